@@ -1,0 +1,152 @@
+//! Reading JSON that comes from outside: one pass, no duplicate keys, bounded depth and size.
+//!
+//! `serde_json` alone keeps the last of two equal keys, so that a rail and an upstream could each
+//! read a different `model` out of the same bytes. Here the second key is an error.
+
+use std::cell::Cell;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// More values than any honest request has; a body of a million keys stops here.
+pub const MAX_VALUES: usize = 200_000;
+
+/// Why a text is not acceptable JSON, in words for the sender.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct JsonError(String);
+
+/// Parses a JSON text. Nesting deeper than 127 levels, duplicate keys, lone surrogates, numbers out
+/// of range and more than [`MAX_VALUES`] values are errors.
+pub fn parse(text: &[u8]) -> Result<Value, JsonError> {
+    let budget = Cell::new(MAX_VALUES);
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    let value = Strict { budget: &budget }
+        .deserialize(&mut deserializer)
+        .map_err(|error| JsonError(error.to_string()))?;
+    deserializer.end().map_err(|error| JsonError(error.to_string()))?;
+    Ok(value)
+}
+
+/// Parses a JSON text that must be an object.
+pub fn parse_object(text: &[u8]) -> Result<Map<String, Value>, JsonError> {
+    match parse(text)? {
+        Value::Object(object) => Ok(object),
+        _ => Err(JsonError("the body must be a JSON object".to_owned())),
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Strict<'a> {
+    budget: &'a Cell<usize>,
+}
+
+impl<'de> DeserializeSeed<'de> for Strict<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        let left = self.budget.get();
+        if left == 0 {
+            return Err(D::Error::custom(format!("more than {MAX_VALUES} values")));
+        }
+        self.budget.set(left - 1);
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict<'_> {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("number out of range"))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = sequence.next_element_seed(self)? {
+            items.push(item);
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            if object.contains_key(&key) {
+                return Err(A::Error::custom(format!("duplicate key `{key}`")));
+            }
+            let value = entries.next_value_seed(self)?;
+            object.insert(key, value);
+        }
+        Ok(Value::Object(object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rejected(text: &str) -> String {
+        match parse(text.as_bytes()) {
+            Err(error) => error.to_string(),
+            Ok(value) => panic!("accepted as {value}"),
+        }
+    }
+
+    #[test]
+    fn duplicate_keys_are_named_at_any_depth() {
+        assert!(rejected(r#"{"model":"a","model":"b"}"#).contains("duplicate key `model`"));
+        assert!(rejected(r#"{"a":[{"b":1,"b":2}]}"#).contains("duplicate key `b`"));
+    }
+
+    #[test]
+    fn depth_size_and_surrogates_are_bounded() {
+        assert!(rejected(&"[".repeat(100_000)).contains("recursion limit"));
+        assert!(rejected(&format!("[{}1]", "1,".repeat(MAX_VALUES))).contains("values"));
+        assert!(rejected(r#""\ud800""#).contains("escape"));
+        assert!(rejected(r#""\udc00x""#).contains("surrogate"));
+        assert!(rejected("1e999").contains("out of range"));
+        assert!(rejected(r#"{"a":1} x"#).contains("trailing"));
+        assert!(rejected("NaN").contains("expected"));
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_serde_json_on_what_it_accepts(text in r#"[\[\]{},:"a-c0-9.eE+\- ]{0,40}"#) {
+            if let Ok(value) = parse(text.as_bytes()) {
+                prop_assert_eq!(value, serde_json::from_str::<Value>(&text).unwrap());
+            }
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The OpenAI wire form: requests and answers of `/v1/chat/completions`, and its error body.
+//!
+//! Requests and answers are kept as the JSON objects that came, so that a field waltz does not know
+//! passes through untouched; typed accessors read what waltz needs.
+
+pub mod answer;
+pub mod error;
+pub mod request;
+
+pub use answer::{Answer, Choice, StreamAssembler};
+pub use error::{ApiError, Retry};
+pub use request::{ChatRequest, Moderation, ModerationMode, Speaker, TextField};

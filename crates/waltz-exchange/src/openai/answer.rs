@@ -1,0 +1,406 @@
+//! A chat answer: read from a JSON body or assembled from a stream, written as either.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::request::tool_call_text;
+use crate::json;
+
+/// An answer with its choices taken apart; every other field is kept as it came.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answer {
+    /// All top-level fields but `choices`: id, model, usage, fingerprint and whatever else came.
+    pub head: Map<String, Value>,
+    /// The choices in the order of their index.
+    pub choices: Vec<Choice>,
+}
+
+/// One choice of an answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Choice {
+    /// Its index.
+    pub index: u32,
+    /// The message.
+    pub message: Map<String, Value>,
+    /// Why it ended; a value waltz does not know is kept.
+    pub finish_reason: Option<String>,
+    /// All other fields of the choice, such as `logprobs`.
+    pub rest: Map<String, Value>,
+}
+
+/// Why an upstream's answer cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AnswerError {
+    /// Not JSON, or not strict JSON.
+    #[error("the upstream's answer is not valid JSON: {0}")]
+    Json(String),
+    /// A field that every answer must have is missing or of the wrong type.
+    #[error("the upstream's answer has no usable `{0}`")]
+    Missing(&'static str),
+}
+
+/// The finish reasons that clients know.
+pub const FINISH_REASONS: [&str; 5] = ["stop", "length", "tool_calls", "content_filter", "function_call"];
+
+impl Answer {
+    /// Reads a JSON answer.
+    pub fn parse(bytes: &[u8]) -> Result<Self, AnswerError> {
+        let mut head = json::parse_object(bytes).map_err(|error| AnswerError::Json(error.to_string()))?;
+        let Some(Value::Array(items)) = head.shift_remove("choices") else {
+            return Err(AnswerError::Missing("choices"));
+        };
+        if items.is_empty() {
+            return Err(AnswerError::Missing("choices"));
+        }
+        let mut choices = Vec::with_capacity(items.len());
+        for (position, item) in items.into_iter().enumerate() {
+            let Value::Object(mut rest) = item else { return Err(AnswerError::Missing("choices")) };
+            let Some(Value::Object(message)) = rest.shift_remove("message") else {
+                return Err(AnswerError::Missing("choices[].message"));
+            };
+            let readable = matches!(
+                message.get("content"),
+                None | Some(Value::Null | Value::String(_) | Value::Array(_))
+            );
+            if !readable {
+                return Err(AnswerError::Missing("choices[].message.content"));
+            }
+            choices.push(Choice {
+                index: index_of(&rest).unwrap_or(u32::try_from(position).unwrap_or(u32::MAX)),
+                message,
+                finish_reason: text_of(rest.shift_remove("finish_reason")),
+                rest,
+            });
+        }
+        choices.sort_by_key(|choice| choice.index);
+        Ok(Self { head, choices })
+    }
+
+    /// An answer that waltz writes itself, with one choice.
+    pub fn written(id: String, created: i64, model: &str, text: &str) -> Self {
+        let head = json!({"id": id, "object": "chat.completion", "created": created, "model": model});
+        let mut choice = Choice::default();
+        choice.message.insert("role".to_owned(), json!("assistant"));
+        choice.replace_text(text, false);
+        choice.rest.insert("logprobs".to_owned(), Value::Null);
+        Self { head: into_object(head), choices: vec![choice] }
+    }
+
+    /// The answer's id.
+    pub fn id(&self) -> Option<&str> {
+        self.head.get("id").and_then(Value::as_str)
+    }
+
+    /// Prompt and completion tokens, when the upstream reported them.
+    pub fn usage(&self) -> Option<(u64, u64)> {
+        let usage = self.head.get("usage")?;
+        let count = |name: &str| usage.get(name).and_then(Value::as_u64);
+        Some((count("prompt_tokens")?, count("completion_tokens")?))
+    }
+
+    /// The answer as a JSON body.
+    pub fn to_json(&self) -> Value {
+        let mut body = Map::new();
+        for (name, value) in &self.head {
+            // `choices` stands before `usage`, where clients and people look for it.
+            if name == "usage" {
+                body.insert("choices".to_owned(), self.choices_json());
+            }
+            body.insert(name.clone(), value.clone());
+        }
+        if !body.contains_key("choices") {
+            body.insert("choices".to_owned(), self.choices_json());
+        }
+        Value::Object(body)
+    }
+
+    /// The answer as stream chunks: role, text or tool calls, finish reason for each choice, and
+    /// the usage chunk when the client asked for it.
+    pub fn to_chunks(&self, include_usage: bool) -> Vec<Value> {
+        let mut chunks = Vec::new();
+        for choice in &self.choices {
+            for delta in choice.deltas() {
+                chunks.push(self.chunk(
+                    json!([{"index": choice.index, "delta": delta, "finish_reason": null}]),
+                    include_usage,
+                ));
+            }
+            let finish = choice.finish_reason.as_deref().unwrap_or("stop");
+            chunks.push(self.chunk(
+                json!([{"index": choice.index, "delta": {}, "finish_reason": finish}]),
+                include_usage,
+            ));
+        }
+        if include_usage && let Some(usage) = self.head.get("usage") {
+            let mut chunk = self.chunk(json!([]), false);
+            chunk["usage"] = usage.clone();
+            chunks.push(chunk);
+        }
+        chunks
+    }
+
+    /// A chunk of this answer's stream with the given choices.
+    pub fn chunk(&self, choices: Value, null_usage: bool) -> Value {
+        let mut chunk = Map::new();
+        for (name, value) in &self.head {
+            if name != "usage" {
+                chunk.insert(name.clone(), value.clone());
+            }
+        }
+        chunk.insert("object".to_owned(), json!("chat.completion.chunk"));
+        chunk.insert("choices".to_owned(), choices);
+        if null_usage {
+            chunk.insert("usage".to_owned(), Value::Null);
+        }
+        Value::Object(chunk)
+    }
+
+    fn choices_json(&self) -> Value {
+        Value::Array(self.choices.iter().map(Choice::to_json).collect())
+    }
+}
+
+impl Choice {
+    /// Everything in the choice that a person or a tool would read: text, refusal, tool calls.
+    pub fn text(&self) -> String {
+        let mut parts = Vec::new();
+        match self.message.get("content") {
+            Some(Value::String(text)) if !text.is_empty() => parts.push(text.clone()),
+            Some(Value::Array(items)) => {
+                parts.extend(items.iter().filter_map(|item| item.get("text")?.as_str().map(str::to_owned)));
+            }
+            _ => {}
+        }
+        for name in ["refusal", "reasoning_content", "reasoning"] {
+            if let Some(text) = self.message.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
+            {
+                parts.push(text.to_owned());
+            }
+        }
+        parts.extend(self.tool_calls().iter().filter_map(tool_call_text));
+        if let Some(call) = self.message.get("function_call").filter(|call| call.is_object()) {
+            parts.extend(tool_call_text(&json!({"function": call})));
+        }
+        parts.join("\n")
+    }
+
+    /// The tool calls of the message.
+    pub fn tool_calls(&self) -> &[Value] {
+        self.message.get("tool_calls").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+
+    /// Puts a new text in place of everything the message said. Log-probabilities and tool calls
+    /// belong to the old text and go with it. `as_refusal` puts it where structured clients look.
+    pub fn replace_text(&mut self, text: &str, as_refusal: bool) {
+        for gone in ["tool_calls", "function_call", "annotations", "audio", "reasoning_content", "reasoning"]
+        {
+            self.message.shift_remove(gone);
+        }
+        let (content, refusal) =
+            if as_refusal { (Value::Null, json!(text)) } else { (json!(text), Value::Null) };
+        self.message.insert("content".to_owned(), content);
+        self.message.insert("refusal".to_owned(), refusal);
+        self.finish_reason = Some("stop".to_owned());
+        if let Some(logprobs) = self.rest.get_mut("logprobs") {
+            *logprobs = Value::Null;
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        let mut body = Map::new();
+        body.insert("index".to_owned(), json!(self.index));
+        body.insert("message".to_owned(), Value::Object(self.message.clone()));
+        for (name, value) in &self.rest {
+            if name != "index" {
+                body.insert(name.clone(), value.clone());
+            }
+        }
+        body.insert("finish_reason".to_owned(), json!(self.finish_reason));
+        Value::Object(body)
+    }
+
+    fn deltas(&self) -> Vec<Value> {
+        let role = self.message.get("role").cloned().unwrap_or_else(|| json!("assistant"));
+        let mut deltas = vec![json!({"role": role, "content": ""})];
+        for (name, value) in &self.message {
+            match (name.as_str(), value) {
+                ("role", _) | (_, Value::Null) => {}
+                ("tool_calls", Value::Array(calls)) => {
+                    for (position, call) in calls.iter().enumerate() {
+                        let mut call = call.clone();
+                        if let Some(call) = call.as_object_mut() {
+                            call.insert("index".to_owned(), json!(position));
+                        }
+                        deltas.push(json!({"tool_calls": [call]}));
+                    }
+                }
+                (_, Value::String(text)) if text.is_empty() => {}
+                (_, value) => deltas.push(json!({ name.as_str(): value })),
+            }
+        }
+        deltas
+    }
+}
+
+/// Puts the chunks of a stream together into one answer.
+#[derive(Debug, Default)]
+pub struct StreamAssembler {
+    head: Map<String, Value>,
+    choices: BTreeMap<u32, Choice>,
+}
+
+impl StreamAssembler {
+    /// Takes one chunk. Returns what the chunk added to the texts, per choice.
+    pub fn push(&mut self, chunk: Map<String, Value>) -> Result<(), AnswerError> {
+        let mut items = Vec::new();
+        for (name, value) in chunk {
+            match name.as_str() {
+                "choices" => match value {
+                    Value::Array(found) => items = found,
+                    Value::Null => {}
+                    _ => return Err(AnswerError::Missing("choices")),
+                },
+                "obfuscation" => {}
+                // The first chunk wins, so that a stream cannot change its identity; usage comes last.
+                "usage" => {
+                    if !value.is_null() {
+                        self.head.insert(name, value);
+                    }
+                }
+                _ => {
+                    self.head.entry(name).or_insert(value);
+                }
+            }
+        }
+        for item in items {
+            let Value::Object(mut item) = item else { return Err(AnswerError::Missing("choices")) };
+            let index = index_of(&item).unwrap_or(0);
+            let choice = self.choices.entry(index).or_insert_with(|| Choice { index, ..Choice::default() });
+            if let Some(Value::Object(delta)) = item.shift_remove("delta") {
+                merge_delta(&mut choice.message, delta);
+            }
+            if let Some(reason) = text_of(item.shift_remove("finish_reason")) {
+                choice.finish_reason = Some(reason);
+            }
+            for (name, value) in item {
+                if name == "logprobs" {
+                    merge_logprobs(&mut choice.rest, value);
+                } else if name != "index" {
+                    choice.rest.insert(name, value);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every choice that began has ended.
+    pub fn is_finished(&self) -> bool {
+        !self.choices.is_empty() && self.choices.values().all(|choice| choice.finish_reason.is_some())
+    }
+
+    /// Whether nothing at all was assembled.
+    pub fn is_empty(&self) -> bool {
+        self.choices.is_empty()
+    }
+
+    /// The whole answer.
+    pub fn finish(mut self) -> Result<Answer, AnswerError> {
+        if self.choices.is_empty() {
+            return Err(AnswerError::Missing("choices"));
+        }
+        self.head.insert("object".to_owned(), json!("chat.completion"));
+        Ok(Answer { head: self.head, choices: self.choices.into_values().collect() })
+    }
+}
+
+fn merge_delta(message: &mut Map<String, Value>, delta: Map<String, Value>) {
+    for (name, value) in delta {
+        match (message.get_mut(&name), value) {
+            (_, Value::Null) => {
+                message.entry(name).or_insert(Value::Null);
+            }
+            (Some(Value::String(text)), Value::String(more)) if name != "role" => text.push_str(&more),
+            (_, Value::Array(calls)) if name == "tool_calls" => {
+                let held = message.entry(name).or_insert_with(|| json!([]));
+                calls.into_iter().for_each(|call| merge_tool_call(held, call));
+            }
+            (Some(Value::Array(items)), Value::Array(more)) => items.extend(more),
+            (Some(held @ Value::Object(_)), Value::Object(more)) => merge_fields(held, more),
+            (Some(Value::String(_)), _) if name == "role" => {}
+            (_, value) => {
+                message.insert(name, value);
+            }
+        }
+    }
+}
+
+fn merge_tool_call(held: &mut Value, call: Value) {
+    let (Value::Array(calls), Value::Object(mut call)) = (held, call) else { return };
+    let position = call.shift_remove("index").and_then(|index| index.as_u64()).unwrap_or(calls.len() as u64);
+    // An absurd index must not make the list grow to it.
+    let position = usize::try_from(position).unwrap_or(usize::MAX).min(calls.len());
+    if position == calls.len() {
+        calls.push(json!({}));
+    }
+    merge_fields(&mut calls[position], call);
+}
+
+fn merge_fields(held: &mut Value, more: Map<String, Value>) {
+    let Value::Object(fields) = held else { return };
+    for (name, value) in more {
+        match (fields.get_mut(&name), value) {
+            (Some(Value::String(text)), Value::String(more))
+                if matches!(name.as_str(), "arguments" | "input") =>
+            {
+                text.push_str(&more);
+            }
+            (Some(inner @ Value::Object(_)), Value::Object(more)) => merge_fields(inner, more),
+            (Some(Value::String(_)), Value::String(_)) => {}
+            (_, value) => {
+                fields.insert(name, value);
+            }
+        }
+    }
+}
+
+fn merge_logprobs(rest: &mut Map<String, Value>, value: Value) {
+    match (rest.get_mut("logprobs"), value) {
+        (Some(Value::Object(held)), Value::Object(more)) => {
+            for (name, value) in more {
+                match (held.get_mut(&name), value) {
+                    (Some(Value::Array(items)), Value::Array(more)) => items.extend(more),
+                    (_, value) => {
+                        held.insert(name, value);
+                    }
+                }
+            }
+        }
+        (Some(Value::Object(_)), _) => {}
+        (_, value) => {
+            rest.insert("logprobs".to_owned(), value);
+        }
+    }
+}
+
+fn index_of(fields: &Map<String, Value>) -> Option<u32> {
+    fields.get("index").and_then(Value::as_u64).and_then(|index| u32::try_from(index).ok())
+}
+
+fn text_of(value: Option<Value>) -> Option<String> {
+    match value {
+        Some(Value::String(text)) => Some(text),
+        _ => None,
+    }
+}
+
+fn into_object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(object) => object,
+        _ => Map::new(),
+    }
+}
+
+#[cfg(test)]
+#[path = "answer/tests.rs"]
+mod tests;

@@ -1,0 +1,96 @@
+use super::*;
+
+fn assemble(chunks: &[Value]) -> Answer {
+    let mut assembler = StreamAssembler::default();
+    for chunk in chunks {
+        assembler.push(into_object(chunk.clone())).unwrap();
+    }
+    assembler.finish().unwrap()
+}
+
+fn sample() -> Answer {
+    Answer::parse(
+        json!({
+            "id": "chatcmpl-1", "object": "chat.completion", "created": 7, "model": "m", "odd": {"kept": true},
+            "choices": [
+                {"index": 1, "message": {"role": "assistant", "content": "two"}, "finish_reason": "novel_reason", "logprobs": null},
+                {"index": 0, "message": {"role": "assistant", "content": null, "tool_calls": [
+                    {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{\"x\":\"y z\"}"}},
+                    {"id": "b", "type": "function", "function": {"name": "g", "arguments": "{}"}},
+                ]}, "finish_reason": "tool_calls"},
+            ],
+            "usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7},
+        })
+        .to_string()
+        .as_bytes(),
+    )
+    .unwrap()
+}
+
+#[test]
+fn a_json_answer_survives_a_round_trip_and_choices_are_sorted() {
+    let answer = sample();
+    assert_eq!(answer.choices[0].text(), "f: x y z\ng: ");
+    assert_eq!(answer.choices[1].finish_reason.as_deref(), Some("novel_reason"));
+    assert_eq!(answer.usage(), Some((3, 4)));
+    let body = answer.to_json();
+    assert_eq!(body["odd"], json!({"kept": true}));
+    assert_eq!(Answer::parse(body.to_string().as_bytes()).unwrap(), answer);
+}
+
+#[test]
+fn chunks_of_an_answer_assemble_to_the_same_answer() {
+    let answer = sample();
+    let chunks = answer.to_chunks(true);
+    assert_eq!(chunks.last().unwrap()["choices"], json!([]));
+    assert!(
+        chunks.iter().all(|chunk| chunk["object"] == "chat.completion.chunk" && chunk["id"] == "chatcmpl-1")
+    );
+    let again = assemble(&chunks);
+    for (left, right) in again.choices.iter().zip(&answer.choices) {
+        assert_eq!((left.text(), &left.finish_reason), (right.text(), &right.finish_reason));
+    }
+    assert_eq!(again.usage(), answer.usage());
+}
+
+#[test]
+fn tool_arguments_in_fragments_are_joined_and_identity_is_fixed() {
+    let answer = assemble(&[
+        json!({"id": "1", "model": "m", "choices": [{"index": 0, "delta": {"role": "assistant", "content": null,
+            "tool_calls": [{"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": ""}}]}}]}),
+        json!({"id": "2", "choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "zz", "function": {"arguments": "{\"a\":"}}]}}]}),
+        json!({"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}]}, "finish_reason": "tool_calls"}]}),
+        json!({"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 4000000000u64, "function": {"arguments": "?"}}]}}]}),
+    ]);
+    assert_eq!(answer.id(), Some("1"));
+    let call = &answer.choices[0].tool_calls()[0];
+    assert_eq!((call["id"].as_str(), call["function"]["arguments"].as_str()), (Some("c"), Some("{\"a\":1}")));
+    assert_eq!(answer.choices[0].tool_calls().len(), 2);
+}
+
+#[test]
+fn log_probabilities_are_joined_and_go_with_the_text() {
+    let mut answer = assemble(&[
+        json!({"choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [{"token": "a"}]}}]}),
+        json!({"choices": [{"index": 0, "delta": {"content": "b"}, "logprobs": {"content": [{"token": "b"}]}, "finish_reason": "stop"}]}),
+    ]);
+    assert_eq!(answer.choices[0].rest["logprobs"]["content"].as_array().unwrap().len(), 2);
+    answer.choices[0].replace_text("new", true);
+    assert_eq!(answer.choices[0].rest["logprobs"], Value::Null);
+    assert_eq!(answer.choices[0].message["refusal"], "new");
+    assert_eq!(answer.choices[0].text(), "new");
+}
+
+#[test]
+fn missing_parts_are_errors() {
+    for (body, field) in [
+        (json!({"id": "1"}), "choices"),
+        (json!({"choices": []}), "choices"),
+        (json!({"choices": [{"index": 0}]}), "choices[].message"),
+        (json!({"choices": [{"message": {"content": 3}}]}), "choices[].message.content"),
+    ] {
+        assert_eq!(Answer::parse(body.to_string().as_bytes()), Err(AnswerError::Missing(field)));
+    }
+    assert!(matches!(Answer::parse(b"<html>"), Err(AnswerError::Json(_))));
+    assert!(StreamAssembler::default().finish().is_err());
+}

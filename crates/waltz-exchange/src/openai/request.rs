@@ -1,0 +1,412 @@
+//! A chat request: checked where waltz relies on it, untouched elsewhere.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use super::ApiError;
+use crate::json;
+
+/// The body of `POST /v1/chat/completions`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChatRequest {
+    body: Map<String, Value>,
+}
+
+/// Who wrote a text of the conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaker {
+    /// The operator or developer: instructions and tool definitions.
+    Operator,
+    /// The end user.
+    User,
+    /// The model, in an earlier turn.
+    Assistant,
+    /// A tool's result.
+    Tool,
+}
+
+/// One text-bearing field of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextField<'a> {
+    /// Who wrote it.
+    pub speaker: Speaker,
+    /// Position of its message; `None` for fields outside the conversation.
+    pub message: Option<usize>,
+    /// The text.
+    pub text: Cow<'a, str>,
+}
+
+/// The `moderation` parameter of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moderation {
+    /// What to do about the input.
+    pub input: ModerationMode,
+    /// What to do about the output.
+    pub output: ModerationMode,
+}
+
+/// What to do about text that is flagged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModerationMode {
+    /// Report scores only.
+    Score,
+    /// Refuse it.
+    Block,
+}
+
+const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];
+
+impl ChatRequest {
+    /// Reads and checks a body. Fields that waltz does not know are kept as they are.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ApiError> {
+        let body = json::parse_object(bytes).map_err(|error| {
+            ApiError::invalid(format!("the request body is not valid JSON: {error}"), None)
+        })?;
+        Self::from_object(body)
+    }
+
+    /// Checks a body that was parsed already.
+    pub fn from_object(body: Map<String, Value>) -> Result<Self, ApiError> {
+        check_model(&body)?;
+        check_messages(&body)?;
+        check_scalars(&body)?;
+        check_moderation(&body)?;
+        Ok(Self { body })
+    }
+
+    /// The model that was asked for.
+    pub fn model(&self) -> &str {
+        self.body.get("model").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The conversation.
+    pub fn messages(&self) -> &[Value] {
+        self.body.get("messages").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a stream was asked for.
+    pub fn stream(&self) -> bool {
+        self.flag("stream")
+    }
+
+    /// Whether the stream should end with a usage chunk.
+    pub fn include_usage(&self) -> bool {
+        self.body
+            .get("stream_options")
+            .and_then(|options| options.get("include_usage"))
+            .and_then(Value::as_bool)
+            .unwrap_or(false)
+    }
+
+    /// How many choices were asked for.
+    pub fn choice_count(&self) -> u64 {
+        self.body.get("n").and_then(Value::as_u64).unwrap_or(1)
+    }
+
+    /// Whether the answer must follow a schema or be JSON, or may call a strict tool: such clients
+    /// parse the text, so that a refusal belongs into `message.refusal`.
+    pub fn is_structured(&self) -> bool {
+        let format =
+            self.body.get("response_format").and_then(|format| format.get("type")).and_then(Value::as_str);
+        let strict_tool = self.tools().iter().any(|tool| {
+            tool.get("function").and_then(|function| function.get("strict")).and_then(Value::as_bool)
+                == Some(true)
+        });
+        format.is_some_and(|kind| kind != "text") || strict_tool
+    }
+
+    /// The tools that are offered.
+    pub fn tools(&self) -> &[Value] {
+        self.body.get("tools").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+
+    /// The end user: `safety_identifier`, or the older `user`.
+    pub fn subject(&self) -> Option<&str> {
+        let field = |name: &str| self.body.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+        field("safety_identifier").or_else(|| field("user"))
+    }
+
+    /// A string in `metadata`, such as `session_id` or `task_type`.
+    pub fn metadata(&self, key: &str) -> Option<&str> {
+        self.body.get("metadata").and_then(|metadata| metadata.get(key)).and_then(Value::as_str)
+    }
+
+    /// The `moderation` parameter, when it was given.
+    pub fn moderation(&self) -> Option<Moderation> {
+        let moderation = self.body.get("moderation")?.as_object()?;
+        let mode = |side: &str| {
+            let mode = moderation
+                .get("policy")
+                .and_then(|policy| policy.get(side))
+                .and_then(|side| side.get("mode"));
+            if mode.and_then(Value::as_str) == Some("block") {
+                ModerationMode::Block
+            } else {
+                ModerationMode::Score
+            }
+        };
+        Some(Moderation { input: mode("input"), output: mode("output") })
+    }
+
+    /// Every text-bearing field, in the order of the conversation: contents and their parts,
+    /// refusals, names and arguments of tool calls, tool results, tool definitions, schemas and
+    /// predictions.
+    pub fn texts(&self) -> Vec<TextField<'_>> {
+        let mut fields = Vec::new();
+        for (position, message) in self.messages().iter().enumerate() {
+            let speaker = match message.get("role").and_then(Value::as_str) {
+                Some("user") => Speaker::User,
+                Some("assistant") => Speaker::Assistant,
+                Some("tool" | "function") => Speaker::Tool,
+                _ => Speaker::Operator,
+            };
+            for text in message_texts(message) {
+                fields.push(TextField { speaker, message: Some(position), text });
+            }
+        }
+        for name in ["tools", "functions", "response_format", "prediction"] {
+            if let Some(value) = self.body.get(name) {
+                let mut texts = Vec::new();
+                collect_strings(value, &mut texts);
+                fields.extend(texts.into_iter().map(|text| TextField {
+                    speaker: Speaker::Operator,
+                    message: None,
+                    text: Cow::Borrowed(text),
+                }));
+            }
+        }
+        fields
+    }
+
+    /// The position of the first message of the current turn: what came after the last assistant
+    /// message that called no tool. Tool results of the turn belong to it.
+    pub fn turn_start(&self) -> usize {
+        let ended = self.messages().iter().rposition(|message| {
+            message.get("role").and_then(Value::as_str) == Some("assistant")
+                && message.get("tool_calls").and_then(Value::as_array).is_none_or(Vec::is_empty)
+        });
+        ended.map_or(0, |position| position + 1)
+    }
+
+    /// What the user asks for now: the user's texts of the current turn, else the last user text.
+    pub fn user_request(&self) -> String {
+        let start = self.turn_start();
+        let texts = self.texts();
+        let user = |field: &&TextField<'_>| field.speaker == Speaker::User;
+        let current: Vec<&str> = texts
+            .iter()
+            .filter(user)
+            .filter(|field| field.message.is_some_and(|position| position >= start))
+            .map(|field| field.text.as_ref())
+            .collect();
+        if current.is_empty() {
+            return texts.iter().rev().find(user).map(|field| field.text.to_string()).unwrap_or_default();
+        }
+        current.join("\n")
+    }
+
+    /// The body as it is, to be sent on.
+    pub fn body(&self) -> &Map<String, Value> {
+        &self.body
+    }
+
+    /// Sets a top-level field.
+    pub fn set(&mut self, name: &str, value: Value) {
+        self.body.insert(name.to_owned(), value);
+    }
+
+    /// Removes a top-level field.
+    pub fn remove(&mut self, name: &str) {
+        self.body.shift_remove(name);
+    }
+
+    /// Appends a message to the conversation.
+    pub fn push_message(&mut self, message: Value) {
+        if let Some(Value::Array(messages)) = self.body.get_mut("messages") {
+            messages.push(message);
+        }
+    }
+
+    fn flag(&self, name: &str) -> bool {
+        self.body.get(name).and_then(Value::as_bool).unwrap_or(false)
+    }
+}
+
+/// The texts of one message.
+fn message_texts(message: &Value) -> Vec<Cow<'_, str>> {
+    let mut texts = Vec::new();
+    match message.get("content") {
+        Some(Value::String(text)) => texts.push(Cow::Borrowed(text.as_str())),
+        Some(Value::Array(parts)) => {
+            for part in parts {
+                // An image's address is data, not words; its other fields are read like text.
+                for name in ["text", "refusal"] {
+                    if let Some(text) = part.get(name).and_then(Value::as_str) {
+                        texts.push(Cow::Borrowed(text));
+                    }
+                }
+                if let Some(file) =
+                    part.get("file").and_then(|file| file.get("filename")).and_then(Value::as_str)
+                {
+                    texts.push(Cow::Borrowed(file));
+                }
+            }
+        }
+        _ => {}
+    }
+    if let Some(refusal) = message.get("refusal").and_then(Value::as_str) {
+        texts.push(Cow::Borrowed(refusal));
+    }
+    let calls = message.get("tool_calls").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    texts.extend(calls.iter().filter_map(tool_call_text).map(Cow::Owned));
+    if let Some(call) = message.get("function_call").and_then(function_text) {
+        texts.push(Cow::Owned(call));
+    }
+    texts
+}
+
+/// A tool call as one text: its name, and the strings inside its arguments with escapes undone, so
+/// that a rule reads what the tool would get.
+pub(super) fn tool_call_text(call: &Value) -> Option<String> {
+    call.get("function").and_then(function_text).or_else(|| {
+        let custom = call.get("custom")?;
+        let name = custom.get("name").and_then(Value::as_str).unwrap_or_default();
+        let input = custom.get("input").and_then(Value::as_str).unwrap_or_default();
+        Some(format!("{name}: {input}"))
+    })
+}
+
+fn function_text(function: &Value) -> Option<String> {
+    let name = function.get("name").and_then(Value::as_str).unwrap_or_default();
+    let arguments = function.get("arguments").and_then(Value::as_str).unwrap_or_default();
+    let readable = match serde_json::from_str::<Value>(arguments) {
+        Ok(value) => {
+            let mut strings = Vec::new();
+            collect_pairs(None, &value, &mut strings);
+            strings.join("; ")
+        }
+        Err(_) => arguments.to_owned(),
+    };
+    Some(format!("{name}: {readable}"))
+}
+
+fn collect_pairs(key: Option<&str>, value: &Value, out: &mut Vec<String>) {
+    match value {
+        Value::Object(object) => {
+            object.iter().for_each(|(name, inner)| collect_pairs(Some(name), inner, out))
+        }
+        Value::Array(items) => items.iter().for_each(|inner| collect_pairs(key, inner, out)),
+        Value::String(text) => out.push(key.map_or_else(|| text.clone(), |key| format!("{key} {text}"))),
+        Value::Null => {}
+        other => out.push(key.map_or_else(|| other.to_string(), |key| format!("{key} {other}"))),
+    }
+}
+
+fn collect_strings<'a>(value: &'a Value, out: &mut Vec<&'a str>) {
+    match value {
+        Value::Object(object) => object.values().for_each(|inner| collect_strings(inner, out)),
+        Value::Array(items) => items.iter().for_each(|inner| collect_strings(inner, out)),
+        Value::String(text) => out.push(text),
+        _ => {}
+    }
+}
+
+fn check_model(body: &Map<String, Value>) -> Result<(), ApiError> {
+    let model = match body.get("model") {
+        None => return Err(ApiError::invalid("you must provide a `model`", Some("model"))),
+        Some(Value::String(model)) => model,
+        Some(_) => return Err(ApiError::invalid("`model` must be a string", Some("model"))),
+    };
+    if model.is_empty() || model.len() > 256 || model.chars().any(char::is_control) {
+        return Err(ApiError::invalid(
+            "`model` must be 1 to 256 characters without control characters",
+            Some("model"),
+        ));
+    }
+    Ok(())
+}
+
+fn check_messages(body: &Map<String, Value>) -> Result<(), ApiError> {
+    let Some(Value::Array(messages)) = body.get("messages") else {
+        return Err(ApiError::invalid("`messages` must be an array", Some("messages")));
+    };
+    if messages.is_empty() {
+        return Err(ApiError::invalid("`messages` must hold at least one message", Some("messages")));
+    }
+    for (position, message) in messages.iter().enumerate() {
+        let at = |field: &str| format!("messages[{position}]{field}");
+        let Some(message) = message.as_object() else {
+            return Err(ApiError::invalid(format!("`{}` must be an object", at("")), Some(&at(""))));
+        };
+        let role = message.get("role").and_then(Value::as_str);
+        if !role.is_some_and(|role| ROLES.contains(&role)) {
+            let message = format!("`{}` must be one of {}", at(".role"), ROLES.join(", "));
+            return Err(ApiError::invalid(message, Some(&at(".role"))));
+        }
+        match message.get("content") {
+            None | Some(Value::Null | Value::String(_)) => {}
+            Some(Value::Array(parts)) if parts.iter().all(Value::is_object) => {}
+            Some(_) => {
+                let message = format!("`{}` must be a string, null or an array of parts", at(".content"));
+                return Err(ApiError::invalid(message, Some(&at(".content"))));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_scalars(body: &Map<String, Value>) -> Result<(), ApiError> {
+    let present = |name: &str| body.get(name).filter(|value| !value.is_null());
+    for name in ["stream", "logprobs"] {
+        if present(name).is_some_and(|value| !value.is_boolean()) {
+            return Err(ApiError::invalid(format!("`{name}` must be true or false"), Some(name)));
+        }
+    }
+    if present("n").is_some_and(|count| !count.as_u64().is_some_and(|count| (1..=128).contains(&count))) {
+        return Err(ApiError::invalid("`n` must be a whole number from 1 to 128", Some("n")));
+    }
+    for name in ["max_tokens", "max_completion_tokens"] {
+        if present(name).is_some_and(|value| !value.is_u64()) {
+            return Err(ApiError::invalid(format!("`{name}` must be a whole number, 0 or more"), Some(name)));
+        }
+    }
+    for name in ["tools", "functions"] {
+        if present(name).is_some_and(|value| !value.is_array()) {
+            return Err(ApiError::invalid(format!("`{name}` must be an array"), Some(name)));
+        }
+    }
+    for name in ["stream_options", "response_format", "metadata"] {
+        if present(name).is_some_and(|value| !value.is_object()) {
+            return Err(ApiError::invalid(format!("`{name}` must be an object"), Some(name)));
+        }
+    }
+    for name in ["user", "safety_identifier"] {
+        if present(name).is_some_and(|value| !value.is_string()) {
+            return Err(ApiError::invalid(format!("`{name}` must be a string"), Some(name)));
+        }
+    }
+    Ok(())
+}
+
+fn check_moderation(body: &Map<String, Value>) -> Result<(), ApiError> {
+    let Some(moderation) = body.get("moderation").filter(|value| !value.is_null()) else {
+        return Ok(());
+    };
+    if !moderation.is_object() {
+        return Err(ApiError::invalid("`moderation` must be an object", Some("moderation")));
+    }
+    for side in ["input", "output"] {
+        let mode =
+            moderation.get("policy").and_then(|policy| policy.get(side)).and_then(|side| side.get("mode"));
+        if mode.is_some_and(|mode| !matches!(mode.as_str(), Some("score" | "block"))) {
+            let param = format!("moderation.policy.{side}.mode");
+            return Err(ApiError::invalid(format!("`{param}` must be \"score\" or \"block\""), Some(&param)));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "request/tests.rs"]
+mod tests;

@@ -1,0 +1,83 @@
+use serde_json::json;
+
+use super::*;
+
+fn request(body: Value) -> ChatRequest {
+    ChatRequest::parse(body.to_string().as_bytes()).unwrap()
+}
+
+fn mistake(body: Value) -> ApiError {
+    ChatRequest::parse(body.to_string().as_bytes()).unwrap_err()
+}
+
+#[test]
+fn every_text_bearing_field_is_found() {
+    let request = request(json!({
+        "model": "m",
+        "messages": [
+            {"role": "system", "content": "s1"},
+            {"role": "user", "content": [{"type": "text", "text": "u1"}, {"type": "image_url", "image_url": {"url": "http://x"}}]},
+            {"role": "assistant", "content": null, "tool_calls": [
+                {"id": "1", "type": "function", "function": {"name": "run", "arguments": "{\"cmd\":\"a\\u0062c\",\"deep\":[{\"x\":\"y\"}]}"}},
+                {"id": "2", "type": "custom", "custom": {"name": "shell", "input": "ls"}},
+            ]},
+            {"role": "tool", "tool_call_id": "1", "content": "t1"},
+            {"role": "assistant", "content": "a1", "refusal": "r1"},
+            {"role": "user", "content": "u2"},
+        ],
+        "tools": [{"type": "function", "function": {"name": "run", "description": "d1"}}],
+    }));
+    let texts: Vec<String> = request.texts().iter().map(|field| field.text.to_string()).collect();
+    for wanted in ["s1", "u1", "run: cmd abc; x y", "shell: ls", "t1", "a1", "r1", "u2", "d1"] {
+        assert!(texts.iter().any(|text| text == wanted), "{wanted} not in {texts:?}");
+    }
+    assert!(!texts.iter().any(|text| text.contains("http://x")));
+    assert_eq!(request.user_request(), "u2");
+    assert_eq!(request.turn_start(), 5);
+}
+
+#[test]
+fn a_tool_result_belongs_to_the_turn_that_asked_for_it() {
+    let request = request(json!({"model": "m", "messages": [
+        {"role": "user", "content": "u1"},
+        {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{"}}]},
+        {"role": "tool", "tool_call_id": "1", "content": ""},
+    ]}));
+    assert_eq!(request.turn_start(), 0);
+    assert_eq!(request.user_request(), "u1");
+}
+
+#[test]
+fn mistakes_name_the_field_and_what_is_allowed() {
+    let user = json!([{"role": "user", "content": "x"}]);
+    let cases = [
+        (json!({"messages": user}), "model"),
+        (json!({"model": 3, "messages": user}), "model"),
+        (json!({"model": "a\nb", "messages": user}), "model"),
+        (json!({"model": "m"}), "messages"),
+        (json!({"model": "m", "messages": []}), "messages"),
+        (json!({"model": "m", "messages": ["x"]}), "messages[0]"),
+        (json!({"model": "m", "messages": [{"role": "boss", "content": "x"}]}), "messages[0].role"),
+        (json!({"model": "m", "messages": [{"role": "user", "content": 3}]}), "messages[0].content"),
+        (json!({"model": "m", "messages": user, "n": 0}), "n"),
+        (json!({"model": "m", "messages": user, "stream": "yes"}), "stream"),
+        (json!({"model": "m", "messages": user, "max_tokens": -1}), "max_tokens"),
+        (
+            json!({"model": "m", "messages": user, "moderation": {"policy": {"input": {"mode": "x"}}}}),
+            "moderation.policy.input.mode",
+        ),
+    ];
+    for (body, param) in cases {
+        let error = mistake(body);
+        assert_eq!((error.status, error.param.as_deref()), (400, Some(param)), "{error}");
+    }
+}
+
+#[test]
+fn null_is_as_good_as_absent_and_unknown_fields_stay() {
+    let request = request(json!({"model": "m", "messages": [{"role": "user", "content": null}],
+        "n": null, "stream": null, "tools": null, "wonder": {"a": [1, 2.5]}}));
+    assert_eq!(request.choice_count(), 1);
+    assert_eq!(request.body()["wonder"], json!({"a": [1, 2.5]}));
+    assert_eq!(request.user_request(), "");
+}

@@ -1,0 +1,261 @@
+//! The record of an exchange: one terminal record per request, written once.
+//!
+//! Text in a record has passed the masking of the gateway's record step; nothing downstream masks
+//! again.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{Category, Depth, Risk, Verdict};
+
+/// All that was done to answer one request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExchangeRecord {
+    /// The request id that the client saw as `x-request-id`.
+    pub id: String,
+    /// The coaching session that the exchange belongs to.
+    pub session_id: String,
+    /// Whose data this is.
+    pub tenant: String,
+    /// The end user, as the client named it, hashed.
+    pub subject: Option<String>,
+    /// The path that was called, such as `/v1/chat/completions`.
+    pub endpoint: String,
+    /// Whether the client asked for a stream.
+    pub streamed: bool,
+    /// When the request arrived.
+    pub started_at: Timestamp,
+    /// From arrival to the terminal frame.
+    pub duration_ms: f64,
+    /// Time that was neither upstream's nor the client's.
+    pub overhead_ms: f64,
+    /// What came of it.
+    pub decision: Decision,
+    /// The HTTP status the client got.
+    pub status: u16,
+    /// Error code, for requests that ended in one.
+    pub error: Option<String>,
+    /// Why the answer is degraded, if it is.
+    pub degraded: Option<String>,
+    /// The id of the answer, for outcomes.
+    pub response_id: Option<String>,
+    /// The conversation agent.
+    pub agent: String,
+    /// The model the client asked for.
+    pub model: String,
+    /// The agent's variant.
+    pub variant: String,
+    /// `WALTZRL_STAGE` when the exchange was served.
+    pub stage: u8,
+    /// The kind of task.
+    pub task_type: String,
+    /// How deep the judge was to read.
+    pub depth: Depth,
+    /// How dangerous the request looked.
+    pub risk: Risk,
+    /// What the judge really read.
+    pub scanned: Scanned,
+    /// First 16 hex digits of SHA-256 of the user's request.
+    pub request_hash: String,
+    /// The user's request.
+    pub user_request: String,
+    /// What stood around it: earlier turns, tools offered, and the like.
+    pub context: Value,
+    /// The verdict on the request.
+    pub prompt_verdict: Option<Verdict>,
+    /// One entry per choice of the answer.
+    pub choices: Vec<ChoiceRecord>,
+    /// Calls made upstream, failed ones included.
+    pub attempts: Vec<Attempt>,
+    /// Tokens of the draft and of coaching.
+    pub usage: UsageRecord,
+}
+
+/// What came of an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// The first draft was good.
+    Released,
+    /// A revision was better and was sent.
+    Coached,
+    /// A last-resort reply or a refusal was sent.
+    Refused,
+    /// waltz was switched off or only annotates.
+    Passthrough,
+    /// The judge could not do its work; the failure policy answered.
+    Degraded,
+    /// The request was refused before any upstream call.
+    Blocked,
+    /// An answer made elsewhere was judged.
+    Evaluated,
+    /// The request was malformed.
+    Invalid,
+    /// No answer could be had.
+    Failed,
+    /// The client hung up.
+    ClientGone,
+}
+
+impl Decision {
+    /// The stable name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Released => "released",
+            Self::Coached => "coached",
+            Self::Refused => "refused",
+            Self::Passthrough => "passthrough",
+            Self::Degraded => "degraded",
+            Self::Blocked => "blocked",
+            Self::Evaluated => "evaluated",
+            Self::Invalid => "invalid",
+            Self::Failed => "failed",
+            Self::ClientGone => "client_gone",
+        }
+    }
+}
+
+/// What the judge really read, never what was configured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scanned {
+    /// Text fields of the request that were read.
+    pub request_fields: usize,
+    /// Bytes of the request that were read.
+    pub request_bytes: usize,
+    /// Windows of the answer that were read; a JSON answer is one window.
+    pub windows: usize,
+    /// Bytes of the answer and its revisions that were read.
+    pub answer_bytes: usize,
+}
+
+/// One choice: its draft and everything that coaching made of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChoiceRecord {
+    /// The choice's index in the answer.
+    pub index: u32,
+    /// What the conversation agent wrote first.
+    pub draft: DraftRecord,
+    /// The draft after the agent checked it against its own list, where that is switched on.
+    pub self_check: Option<DraftRecord>,
+    /// Coaching rounds in order.
+    pub rounds: Vec<RoundRecord>,
+    /// What the client got.
+    pub final_text: String,
+    /// The verdict on what the client got; `None` when nothing was judged.
+    pub final_verdict: Option<Verdict>,
+    /// Shaped score of the final text over the draft, before any user rating.
+    pub dir_score: f32,
+}
+
+/// A text with what is known about it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DraftRecord {
+    /// The text, tool calls included.
+    pub text: String,
+    /// Confidence, reasoning and risk.
+    pub assessment: Assessment,
+    /// The judge's verdict; `None` when the policy asked for none.
+    pub verdict: Option<Verdict>,
+}
+
+/// Confidence, reasoning and risk of a draft, and who said so.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Assessment {
+    /// Who assessed it.
+    pub source: AssessmentSource,
+    /// How sure the source is, 0 to 1.
+    pub confidence: f32,
+    /// Why.
+    pub reasoning: String,
+    /// Highest risk, 0 to 1.
+    pub risk_score: f32,
+    /// Categories at risk.
+    pub risk_categories: Vec<Category>,
+}
+
+/// Who assessed a draft.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AssessmentSource {
+    /// The conversation agent itself, in its JSON answer.
+    Agent,
+    /// The judge.
+    Judge,
+    /// Nobody: the policy asked for no judgement.
+    Unjudged,
+}
+
+/// One coaching round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RoundRecord {
+    /// 1 for the first round.
+    pub number: u32,
+    /// The advice that was handed back.
+    pub feedback: String,
+    /// Who made the revision.
+    pub reviser: Reviser,
+    /// The revision with its verdict.
+    pub revision: DraftRecord,
+    /// Whether the revision was better than what there was and took its place.
+    pub kept: bool,
+    /// The gain the feedback agent expected.
+    pub expected_gain: f32,
+    /// The shaped score of this revision over its predecessor.
+    pub dir_score: f32,
+    /// How many similar past coachings the reviser was shown.
+    pub similar: usize,
+    /// Time of the round.
+    pub duration_ms: f64,
+}
+
+/// Who made a revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reviser {
+    /// The conversation agent.
+    Agent,
+    /// Rules: masked, cut or replaced passages.
+    Rules,
+    /// The category's last-resort reply.
+    LastResort,
+}
+
+/// One call made upstream.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// What it was for: `draft`, `feedback`, `revision`, `self_check`, `embeddings`.
+    pub purpose: String,
+    /// The upstream's name.
+    pub upstream: String,
+    /// HTTP status, when one came.
+    pub status: Option<u16>,
+    /// What went wrong, in a word.
+    pub error: Option<String>,
+    /// How long it took.
+    pub duration_ms: f64,
+}
+
+/// Tokens as upstreams reported them; absent counts are not guessed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsageRecord {
+    /// Prompt tokens of the draft.
+    pub prompt_tokens: u64,
+    /// Completion tokens of the draft.
+    pub completion_tokens: u64,
+    /// All tokens that feedback and revisions added.
+    pub coaching_tokens: u64,
+}
+
+/// A past coaching that resembles the present request, masked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PastCoaching {
+    /// The request.
+    pub user_request: String,
+    /// The advice that was given.
+    pub feedback: String,
+    /// The answer that was accepted.
+    pub accepted: String,
+    /// The shaped score it gained.
+    pub dir_score: f32,
+}

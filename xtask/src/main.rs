@@ -1,0 +1,3 @@
+//! Development tasks, called as `cargo xtask TASK`.
+
+fn main() {}
