@@ -140,6 +140,9 @@ pub struct ChoiceRecord {
     pub self_check: Option<DraftRecord>,
     /// Coaching rounds in order.
     pub rounds: Vec<RoundRecord>,
+    /// No text was safe, so that a last-resort reply was sent.
+    #[serde(default)]
+    pub last_resort: bool,
     /// What the client got.
     pub final_text: String,
     /// The verdict on what the client got; `None` when nothing was judged.
@@ -217,8 +220,6 @@ pub enum Reviser {
     Agent,
     /// Rules: masked, cut or replaced passages.
     Rules,
-    /// The category's last-resort reply.
-    LastResort,
 }
 
 /// One call made upstream.

@@ -1,0 +1,239 @@
+//! The judge: a cascade that costs microseconds on ordinary traffic and asks the feedback model only
+//! where policy wants it. Level 0 is `waltz-screen`; level 3 is the feedback agent.
+//!
+//! Hard findings combine by maximum, so that a fooled model cannot pull a sure rule down; soft ones
+//! are weighed 0.7 model to 0.3 rules.
+
+mod combine;
+mod request;
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use waltz_exchange::openai::ChatRequest;
+use waltz_exchange::{Category, Depth, Issue, Level, Verdict};
+use waltz_screen::{Kind, PiiKind, Screen, Side};
+
+use crate::feedback::FeedbackAgent;
+use crate::tally::Tally;
+use crate::upstream::RetryBudget;
+use crate::{reward, templates};
+
+pub use combine::{Opinion, combine};
+pub use request::{RequestReading, read_request};
+
+/// From here on a score decides.
+pub const THRESHOLD: f32 = 0.5;
+
+/// From here on a finding is sure enough to stand against a model's opinion.
+pub const HARD: f32 = 0.85;
+
+/// A text to be judged, and what it answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Draft<'a> {
+    /// The request.
+    pub request: &'a ChatRequest,
+    /// What was read in the request.
+    pub reading: &'a RequestReading,
+    /// The text.
+    pub text: &'a str,
+    /// Texts that were judged unsafe before; empty for a first draft.
+    pub rejected: &'a [String],
+}
+
+/// What the judge works with.
+#[derive(Clone, Copy, Debug)]
+pub struct Judge<'a> {
+    /// Level 0.
+    pub screen: &'a Screen,
+    /// Level 3, where one is configured.
+    pub feedback: Option<&'a FeedbackAgent>,
+    /// The retry budget of the calls it makes.
+    pub budget: &'a RetryBudget,
+}
+
+impl Judge<'_> {
+    /// Reads a draft as deep as the policy wants.
+    pub async fn judge(&self, draft: Draft<'_>, depth: Depth, tally: &mut Tally) -> Verdict {
+        let began = Instant::now();
+        let mut verdict = read_draft(self.screen, draft);
+        let wanted = match depth {
+            Depth::None | Depth::Rules => false,
+            Depth::Flagged => !verdict.is_satisfactory() || draft.reading.harm >= THRESHOLD,
+            Depth::Always => true,
+        };
+        if wanted && let Some(feedback) = self.feedback {
+            let opinion = feedback.ask(draft.request, draft.text, self.budget, tally).await;
+            verdict = combine(verdict, draft, opinion);
+        }
+        verdict.micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        verdict
+    }
+}
+
+/// The verdict of level 0 alone. It asks nobody and cannot fail.
+pub fn read_draft(screen: &Screen, draft: Draft<'_>) -> Verdict {
+    let Draft { reading, text, .. } = draft;
+    let seen = screen.read(text, Side::Response);
+    let mut issues = Vec::new();
+    let mut rule_blocks = false;
+    for finding in &seen.findings {
+        // Words addressed to a judge are no harm in themselves, and must not sway the verdict.
+        if matches!(finding.kind, Kind::Malicious | Kind::Pii | Kind::Secret) {
+            continue;
+        }
+        rule_blocks |= finding.blocks;
+        issues.push(Issue {
+            category: finding.category.clone(),
+            severity: finding.severity,
+            description: finding.description.clone(),
+            evidence: Some(finding.span),
+            mitigation: templates::for_category(&finding.category).mitigation.to_owned(),
+        });
+    }
+    issues.extend(disclosures(draft));
+    if seen.refusal < THRESHOLD && goes_along(draft) {
+        issues.extend(reading.issues.iter().map(|asked| Issue {
+            category: asked.category.clone(),
+            // Soft on purpose: the words of the request convict the answer only until a model reads it.
+            severity: asked.severity.min(0.75),
+            description: format!("the answer goes along with a request for harm ({})", asked.description),
+            evidence: None,
+            mitigation: asked.mitigation.clone(),
+        }));
+    }
+    issues.sort_by(|left, right| right.severity.total_cmp(&left.severity));
+    let mut verdict = Verdict {
+        prompt_harm: reading.harm,
+        refusal: seen.refusal,
+        categories: highest_per_category(&issues),
+        issues,
+        level: Level::Screen,
+        ..Verdict::default()
+    };
+    settle(&mut verdict, text);
+    verdict.blocks |= rule_blocks;
+    verdict
+}
+
+/// Fills in everything that follows from scores: labels, scores, reasoning, advice.
+fn settle(verdict: &mut Verdict, text: &str) {
+    verdict.response_harm = verdict.categories.values().copied().fold(0.0, f32::max);
+    verdict.is_unsafe = verdict.response_harm >= THRESHOLD;
+    let overrefusal = if verdict.prompt_harm < THRESHOLD { verdict.refusal } else { 0.0 };
+    verdict.overrefuse = !verdict.is_unsafe && overrefusal >= THRESHOLD;
+    verdict.blocks = verdict.is_unsafe && verdict.response_harm >= HARD;
+    verdict.safety_score = reward::safety_score(&verdict.categories);
+    verdict.helpfulness_score = reward::helpfulness_score(text, overrefusal);
+    verdict.expected_gain = reward::expected_gain(verdict.safety_score, verdict.helpfulness_score);
+    verdict.reasoning = reasoning(verdict);
+    verdict.feedback = advice(verdict);
+}
+
+/// The advice that the rules give, from the templates.
+fn advice(verdict: &Verdict) -> String {
+    if verdict.is_unsafe {
+        let mut parts = Vec::new();
+        for (category, score) in &verdict.categories {
+            if *score >= THRESHOLD {
+                parts.push(templates::for_category(category).advice);
+            }
+        }
+        return parts.join("\n\n");
+    }
+    if verdict.overrefuse { templates::OVER_REFUSAL_ADVICE.to_owned() } else { String::new() }
+}
+
+fn reasoning(verdict: &Verdict) -> String {
+    if let Some(issue) = verdict.issues.first().filter(|_| verdict.is_unsafe) {
+        return format!("{}: {} (severity {:.2})", issue.category, issue.description, issue.severity);
+    }
+    if verdict.overrefuse {
+        return "the answer refuses and nothing in the request is harmful".to_owned();
+    }
+    if verdict.refusal >= THRESHOLD {
+        "a justified refusal".to_owned()
+    } else {
+        "nothing was found".to_owned()
+    }
+}
+
+fn highest_per_category(issues: &[Issue]) -> BTreeMap<Category, f32> {
+    let mut highest: BTreeMap<Category, f32> = BTreeMap::new();
+    for issue in issues {
+        let score = highest.entry(issue.category.clone()).or_default();
+        *score = score.max(issue.severity);
+    }
+    highest
+}
+
+/// Secrets and numbers of persons that the answer gives away and the conversation did not hold.
+fn disclosures(draft: Draft<'_>) -> Vec<Issue> {
+    let found = waltz_screen::find_pii(draft.text);
+    if found.is_empty() {
+        return Vec::new();
+    }
+    let conversation = draft.request.texts();
+    let mut issues = Vec::new();
+    for finding in found {
+        // Addresses and numbers to be reached under are often the answer itself, and a password in an
+        // answer is mostly an example.
+        let common =
+            matches!(finding.kind, PiiKind::Email | PiiKind::Phone | PiiKind::Ipv4 | PiiKind::Password);
+        let said = draft.text.get(finding.span.start..finding.span.end).unwrap_or_default();
+        if !common && !conversation.iter().any(|field| field.text.contains(said)) {
+            issues.push(Issue {
+                category: Category::PRIVACY_VIOLATION,
+                severity: 0.7,
+                description: format!("gives away a {}", finding.kind.as_str()),
+                evidence: Some(finding.span),
+                mitigation: "mask it".to_owned(),
+            });
+        }
+    }
+    issues
+}
+
+/// Whether a text follows a harmful request rather than turning it elsewhere. A first draft that does
+/// not refuse does; a revision does when it repeats what was rejected or still gives instructions.
+fn goes_along(draft: Draft<'_>) -> bool {
+    if draft.reading.harm < THRESHOLD || draft.text.trim().is_empty() {
+        return false;
+    }
+    if draft.rejected.is_empty() {
+        return true;
+    }
+    draft.rejected.iter().any(|earlier| overlap(earlier, draft.text) > 0.5)
+        || instruction_marks(draft.text) >= 2
+}
+
+/// The share of the longer text's word pairs that stand in the other one too.
+#[expect(clippy::cast_precision_loss, reason = "counts of words are far below 2^24")]
+fn overlap(left: &str, right: &str) -> f32 {
+    let pairs = |text: &str| {
+        let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
+        words.windows(2).map(<[String]>::to_vec).collect::<std::collections::HashSet<_>>()
+    };
+    let (left, right) = (pairs(left), pairs(right));
+    let longer = left.len().max(right.len());
+    if longer == 0 { 0.0 } else { left.intersection(&right).count() as f32 / longer as f32 }
+}
+
+/// How many lines look like a step of instructions.
+fn instruction_marks(text: &str) -> usize {
+    text.lines()
+        .flat_map(|line| line.split(". "))
+        .map(|line| line.trim_start().to_lowercase())
+        .filter(|line| {
+            let numbered = line.chars().next().is_some_and(|first| first.is_ascii_digit())
+                && line
+                    .trim_start_matches(|letter: char| letter.is_ascii_digit())
+                    .starts_with(['.', ')', ':']);
+            numbered || line.starts_with("step ") || line.starts_with("first,") || line.starts_with("then ")
+        })
+        .count()
+}
+
+#[cfg(test)]
+#[path = "judge/tests.rs"]
+mod tests;

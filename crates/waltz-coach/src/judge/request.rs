@@ -1,0 +1,115 @@
+//! What the judge reads in a request, before anything is drafted.
+
+use std::collections::BTreeMap;
+
+use waltz_exchange::openai::{ChatRequest, Speaker};
+use waltz_exchange::{Category, Issue, Risk};
+use waltz_screen::{Finding, Kind, Screen, Side};
+
+use super::{HARD, THRESHOLD, highest_per_category};
+use crate::templates;
+
+/// What was read in a request. Harm counts for the current turn alone: an earlier turn that was
+/// turned down must not condemn a new, harmless one; it only makes the reading stricter.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RequestReading {
+    /// Harm that the current turn asks for.
+    pub harm: f32,
+    /// Highest harm per category in the current turn.
+    pub categories: BTreeMap<Category, f32>,
+    /// What was found in the current turn, most severe first.
+    pub issues: Vec<Issue>,
+    /// Harm in earlier turns.
+    pub history_harm: f32,
+    /// Attempts to steer the model or the judge, wherever they stand.
+    pub manipulation: f32,
+    /// The text hides behind look-alike or invisible characters.
+    pub disguised: bool,
+    /// An operator's rule says that the request must not go on.
+    pub blocks: bool,
+    /// What all that means.
+    pub risk: Risk,
+    /// Text fields read.
+    pub fields: usize,
+    /// Bytes read.
+    pub bytes: usize,
+}
+
+/// Reads every text-bearing field of a request.
+pub fn read_request(screen: &Screen, request: &ChatRequest) -> RequestReading {
+    let mut reading = RequestReading::default();
+    let turn_start = request.turn_start();
+    let mut asked = String::new();
+    for field in request.texts() {
+        reading.fields += 1;
+        reading.bytes += field.text.len();
+        let current = field.message.is_some_and(|position| position >= turn_start);
+        if field.speaker == Speaker::User && current {
+            // Read together below, so that a request cut into parts is still one request.
+            if !asked.is_empty() {
+                asked.push('\n');
+            }
+            asked.push_str(&field.text);
+            continue;
+        }
+        let side = if field.speaker == Speaker::Assistant { Side::Response } else { Side::Prompt };
+        let seen = screen.read(&field.text, side);
+        reading.disguised |= seen.disguised && field.speaker != Speaker::Operator;
+        for finding in &seen.findings {
+            reading.blocks |= finding.blocks && current;
+            match (field.speaker, is_manipulation(finding)) {
+                // The operator's own instructions and tool definitions are trusted.
+                (Speaker::Operator, _) => {}
+                (_, true) => reading.manipulation = reading.manipulation.max(finding.severity),
+                (Speaker::User | Speaker::Assistant, false) => {
+                    reading.history_harm = reading.history_harm.max(finding.severity);
+                }
+                // A tool's result is material, not a wish of the user.
+                (Speaker::Tool, false) => {}
+            }
+        }
+    }
+    read_current_turn(screen, &asked, &mut reading);
+    reading.risk = risk(&reading);
+    reading
+}
+
+fn read_current_turn(screen: &Screen, asked: &str, reading: &mut RequestReading) {
+    let seen = screen.read(asked, Side::Prompt);
+    reading.disguised |= seen.disguised;
+    for finding in &seen.findings {
+        reading.blocks |= finding.blocks;
+        if matches!(finding.kind, Kind::Pii | Kind::Secret) {
+            continue;
+        }
+        if is_manipulation(finding) {
+            reading.manipulation = reading.manipulation.max(finding.severity);
+            continue;
+        }
+        reading.issues.push(Issue {
+            category: finding.category.clone(),
+            severity: finding.severity,
+            description: finding.description.clone(),
+            evidence: Some(finding.span),
+            mitigation: templates::for_category(&finding.category).mitigation.to_owned(),
+        });
+    }
+    reading.issues.sort_by(|left, right| right.severity.total_cmp(&left.severity));
+    reading.categories = highest_per_category(&reading.issues);
+    reading.harm = reading.categories.values().copied().fold(0.0, f32::max);
+}
+
+/// Steering the model is a reason to look closer, not a harm of its own; asking for malware is.
+fn is_manipulation(finding: &Finding) -> bool {
+    finding.kind == Kind::Malicious && finding.severity < HARD
+}
+
+fn risk(reading: &RequestReading) -> Risk {
+    if reading.harm >= THRESHOLD || reading.blocks {
+        Risk::High
+    } else if reading.history_harm >= THRESHOLD || reading.manipulation >= THRESHOLD || reading.disguised {
+        Risk::Medium
+    } else {
+        Risk::Low
+    }
+}

@@ -1,0 +1,119 @@
+//! A revision made by rules alone: mask what must not be shown, cut the flagged passages, say what
+//! would be a safe way. For stage 1 without a model, where policy asks for it, and when the
+//! conversation agent cannot be reached.
+
+use waltz_exchange::{Span, Verdict};
+
+use crate::judge::THRESHOLD;
+use crate::templates;
+
+/// Revises an unsafe text. Returns `None` when rules cannot help: a needless refusal can only be
+/// mended by somebody who knows the answer.
+pub fn by_rules(text: &str, verdict: &Verdict) -> Option<String> {
+    if !verdict.is_unsafe {
+        return None;
+    }
+    let grave: Vec<_> = verdict.issues.iter().filter(|issue| issue.severity >= THRESHOLD).collect();
+    let whole = grave.is_empty() || grave.iter().any(|issue| issue.evidence.is_none());
+    let category = verdict.worst_category()?;
+    let alternative = templates::for_category(category).last_resort;
+    if whole {
+        return Some(alternative.to_owned());
+    }
+    let only_disclosures = grave.iter().all(|issue| issue.mitigation == "mask it");
+    if only_disclosures {
+        return Some(waltz_screen::mask(text).text);
+    }
+    let spans: Vec<Span> = grave.iter().filter_map(|issue| issue.evidence).collect();
+    let kept = without_sentences(text, &spans);
+    let kept = waltz_screen::mask(&kept).text;
+    let kept = kept.trim();
+    Some(if kept.is_empty() { alternative.to_owned() } else { format!("{kept}\n\n{alternative}") })
+}
+
+/// The text without the sentences that the spans touch.
+fn without_sentences(text: &str, spans: &[Span]) -> String {
+    let mut kept = String::new();
+    let mut start = 0;
+    for end in sentence_ends(text) {
+        let touched = spans.iter().any(|span| span.start < end && span.end > start);
+        if !touched {
+            kept.push_str(&text[start..end]);
+        }
+        start = end;
+    }
+    kept
+}
+
+/// The byte offsets after each sentence or line.
+fn sentence_ends(text: &str) -> Vec<usize> {
+    let mut ends = Vec::new();
+    let mut letters = text.char_indices().peekable();
+    while let Some((position, letter)) = letters.next() {
+        let next = letters.peek().map(|(_, next)| *next);
+        let ends_here =
+            letter == '\n' || (matches!(letter, '.' | '!' | '?') && next.is_none_or(char::is_whitespace));
+        if ends_here {
+            ends.push(position + letter.len_utf8());
+        }
+    }
+    if ends.last() != Some(&text.len()) {
+        ends.push(text.len());
+    }
+    ends
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use waltz_exchange::{Category, Issue};
+
+    use super::*;
+
+    fn unsafe_verdict(evidence: Option<Span>) -> Verdict {
+        Verdict {
+            is_unsafe: true,
+            categories: BTreeMap::from([(Category::VIOLENCE_HARM, 0.9)]),
+            issues: vec![Issue {
+                category: Category::VIOLENCE_HARM,
+                severity: 0.9,
+                description: "d".into(),
+                evidence,
+                mitigation: "m".into(),
+            }],
+            ..Verdict::default()
+        }
+    }
+
+    #[test]
+    fn the_flagged_sentence_goes_and_the_rest_stays() {
+        let text = "Dams hold water. Bad thing here. They also make power.";
+        let start = text.find("Bad").unwrap();
+        let revised = by_rules(text, &unsafe_verdict(Some(Span { start, end: start + 3 }))).unwrap();
+        assert!(revised.starts_with("Dams hold water."), "{revised}");
+        assert!(revised.contains("They also make power.") && !revised.contains("Bad"));
+        assert!(revised.contains("emergency"));
+    }
+
+    #[test]
+    fn an_issue_without_a_place_replaces_the_whole_text() {
+        let revised = by_rules("All of it.", &unsafe_verdict(None)).unwrap();
+        assert!(!revised.contains("All of it"));
+    }
+
+    #[test]
+    fn rules_cannot_mend_a_refusal() {
+        let verdict = Verdict { overrefuse: true, ..Verdict::default() };
+        assert_eq!(by_rules("I can't help with that.", &verdict), None);
+    }
+
+    #[test]
+    fn sentences_cover_the_whole_text() {
+        for text in ["", "a", "a. b", "a.b c! d?\n\ne", "日本。x. é"] {
+            let ends = sentence_ends(text);
+            assert_eq!(ends.last(), Some(&text.len()));
+            assert!(ends.iter().all(|end| text.is_char_boundary(*end)));
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Scores of a text: pure functions of what the judge saw.
+
+use std::collections::{BTreeMap, HashMap};
+
+use waltz_exchange::score::shaped_score;
+use waltz_exchange::{Category, Verdict};
+
+/// 1 minus the highest category harm.
+pub fn safety_score(categories: &BTreeMap<Category, f32>) -> f32 {
+    1.0 - categories.values().copied().fold(0.0, f32::max).clamp(0.0, 1.0)
+}
+
+/// 1 minus over-refusal, lowered for empty, evasive or repetitive text.
+pub fn helpfulness_score(text: &str, overrefusal: f32) -> f32 {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    if words.is_empty() {
+        return 0.0;
+    }
+    let mut score = 1.0 - overrefusal.clamp(0.0, 1.0);
+    if is_evasive(text) {
+        score -= 0.2;
+    }
+    score -= 0.5 * repetition(&words);
+    score.clamp(0.0, 1.0)
+}
+
+/// How much better `after` is than `before`, without a user's rating.
+pub fn improvement(before: &Verdict, after: &Verdict) -> f32 {
+    shaped_score(
+        after.safety_score - before.safety_score,
+        after.helpfulness_score - before.helpfulness_score,
+        0.0,
+    )
+}
+
+/// The improvement that a faultless revision would bring.
+pub fn expected_gain(safety: f32, helpfulness: f32) -> f32 {
+    shaped_score(1.0 - safety, 1.0 - helpfulness, 0.0)
+}
+
+/// Whether `after` should take the place of `before`: harm weighs first, then the scores.
+pub fn is_better(before: &Verdict, after: &Verdict) -> bool {
+    match (before.is_unsafe, after.is_unsafe) {
+        (true, false) => true,
+        (false, true) => false,
+        _ => improvement(before, after) > 0.0,
+    }
+}
+
+/// Phrases that answer without saying anything.
+fn is_evasive(text: &str) -> bool {
+    const EVASIONS: [&str; 5] = [
+        "it depends",
+        "consult a professional",
+        "i don't have enough information",
+        "that's a complex topic",
+        "there are many factors",
+    ];
+    let words = text.split_whitespace().take(40).count();
+    let lower = text.to_lowercase();
+    words < 40 && EVASIONS.iter().any(|phrase| lower.contains(phrase))
+}
+
+/// The share of word triples that stand in the text more than twice.
+#[expect(clippy::cast_precision_loss, reason = "counts of words are far below 2^24")]
+fn repetition(words: &[&str]) -> f32 {
+    if words.len() < 12 {
+        return 0.0;
+    }
+    let mut counts: HashMap<&[&str], u32> = HashMap::new();
+    for triple in words.windows(3) {
+        *counts.entry(triple).or_default() += 1;
+    }
+    let repeated: u32 = counts.values().filter(|count| **count > 2).sum();
+    repeated as f32 / (words.len() - 2) as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(is_unsafe: bool, safety_score: f32, helpfulness_score: f32) -> Verdict {
+        Verdict { is_unsafe, safety_score, helpfulness_score, ..Verdict::default() }
+    }
+
+    #[test]
+    fn safety_is_one_minus_the_highest_harm_not_the_mean() {
+        let categories = BTreeMap::from([(Category::VIOLENCE_HARM, 0.9), (Category::HATE_SPEECH, 0.1)]);
+        assert!((safety_score(&categories) - 0.1).abs() < 1e-6);
+        assert_eq!(safety_score(&BTreeMap::new()), 1.0);
+    }
+
+    #[test]
+    fn empty_evasive_and_repetitive_texts_help_less() {
+        let plain =
+            helpfulness_score("Open the settings page, choose reset, and follow the link in the mail.", 0.0);
+        assert_eq!(plain, 1.0);
+        assert_eq!(helpfulness_score("  \n", 0.0), 0.0);
+        assert!(helpfulness_score("It depends.", 0.0) < plain);
+        assert!(helpfulness_score(&"very very very good ".repeat(20), 0.0) < 0.6);
+        assert!(helpfulness_score("I can't help with that.", 0.95) < 0.1);
+    }
+
+    #[test]
+    fn harm_weighs_before_help() {
+        assert!(is_better(&verdict(true, 0.4, 1.0), &verdict(false, 0.6, 0.0)));
+        assert!(!is_better(&verdict(false, 0.6, 0.0), &verdict(true, 0.9, 1.0)));
+        assert!(!is_better(&verdict(false, 0.6, 0.5), &verdict(false, 0.6, 0.5)));
+        assert!(is_better(&verdict(false, 1.0, 0.1), &verdict(false, 1.0, 0.9)));
+    }
+}

@@ -1,0 +1,261 @@
+//! Models behind an OpenAI-compatible HTTP interface: connections, time-outs, concurrency limits,
+//! ordered fallback and the retry budget. Called by the conversation and the feedback agent.
+//!
+//! The addresses come from the operator's configuration alone; nothing in a request can name a host,
+//! redirects are not followed, and a key is only ever sent to the address it was configured for.
+
+mod body;
+mod budget;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use secrecy::{ExposeSecret, SecretString};
+use tokio::sync::Semaphore;
+use waltz_exchange::record::Attempt;
+
+pub use body::Body;
+pub use budget::RetryBudget;
+
+/// How one upstream is reached.
+#[derive(Clone, Debug)]
+pub struct UpstreamSettings {
+    /// The operator's name for it.
+    pub name: String,
+    /// The address that paths such as `/chat/completions` are appended to.
+    pub url: String,
+    /// The key, sent as a bearer token.
+    pub key: Option<SecretString>,
+    /// Models that it serves; `*` stands for any.
+    pub models: Vec<String>,
+    /// Limit for opening a connection.
+    pub connect_timeout: Duration,
+    /// Limit until the status line arrives.
+    pub first_byte_timeout: Duration,
+    /// Limit between two pieces of the body.
+    pub chunk_timeout: Duration,
+    /// Limit for the whole call.
+    pub total_timeout: Duration,
+    /// Calls at the same time; one more is shed at once.
+    pub max_concurrent: usize,
+    /// Longest body that is accepted.
+    pub max_answer_bytes: usize,
+}
+
+/// One upstream with its connections.
+#[derive(Debug)]
+pub struct Upstream {
+    settings: UpstreamSettings,
+    client: reqwest::Client,
+    slots: Arc<Semaphore>,
+}
+
+/// An upstream and the model to ask it for.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Where.
+    pub upstream: Arc<Upstream>,
+    /// Which model, by the upstream's own name.
+    pub model: String,
+}
+
+/// Why a call gave no usable answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// All slots are taken.
+    #[error("upstream `{0}` has no free slot")]
+    Shed(String),
+    /// No connection, or it broke.
+    #[error("upstream `{0}` cannot be reached")]
+    Unreachable(String),
+    /// A time-out; the second field says which.
+    #[error("upstream `{0}` was too slow: {1}")]
+    Timeout(String, &'static str),
+    /// The answer is unusable.
+    #[error("upstream `{0}` sent an unusable answer: {1}")]
+    Unusable(String, String),
+    /// An HTTP error.
+    #[error("upstream `{upstream}` answered {status}")]
+    Status {
+        /// Which upstream.
+        upstream: String,
+        /// Its status.
+        status: u16,
+        /// `retry-after-ms` or `retry-after`, in milliseconds.
+        retry_after_ms: Option<u64>,
+        /// The head of its body.
+        body: Bytes,
+    },
+}
+
+impl CallError {
+    /// Whether another try, here or elsewhere, may go better.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Shed(_) | Self::Unreachable(_) | Self::Timeout(..) => true,
+            Self::Status { status, .. } => *status >= 500 || matches!(status, 408 | 409 | 429),
+            Self::Unusable(..) => false,
+        }
+    }
+
+    /// A word for records and headers.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Shed(_) => "shed",
+            Self::Unreachable(_) => "unreachable",
+            Self::Timeout(..) => "timeout",
+            Self::Unusable(..) => "unusable",
+            Self::Status { .. } => "status",
+        }
+    }
+}
+
+impl Upstream {
+    /// Makes the client. Nothing is connected yet.
+    pub fn new(settings: UpstreamSettings) -> Result<Self, reqwest::Error> {
+        // The first call of the process wins; later ones find it done.
+        rustls::crypto::ring::default_provider().install_default().ok();
+        let client = reqwest::Client::builder()
+            .connect_timeout(settings.connect_timeout)
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .tcp_nodelay(true)
+            .pool_idle_timeout(Duration::from_secs(60))
+            .user_agent(concat!("waltz/", env!("CARGO_PKG_VERSION")))
+            .build()?;
+        let slots = Arc::new(Semaphore::new(settings.max_concurrent));
+        Ok(Self { settings, client, slots })
+    }
+
+    /// The operator's name for it.
+    pub fn name(&self) -> &str {
+        &self.settings.name
+    }
+
+    /// The models that it serves, as configured.
+    pub fn models(&self) -> &[String] {
+        &self.settings.models
+    }
+
+    /// Whether it serves a model.
+    pub fn serves(&self, model: &str) -> bool {
+        self.settings.models.iter().any(|served| served == "*" || served == model)
+    }
+
+    /// Posts a JSON body and returns once the status and headers of a 2xx answer are here.
+    pub async fn post(&self, path: &str, body: Bytes) -> Result<Body, CallError> {
+        let UpstreamSettings { name, url, key, first_byte_timeout, total_timeout, .. } = &self.settings;
+        let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
+            return Err(CallError::Shed(name.clone()));
+        };
+        let deadline = tokio::time::Instant::now() + *total_timeout;
+        let mut request = self
+            .client
+            .post(format!("{url}{path}"))
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .header(http::header::ACCEPT, "application/json, text/event-stream")
+            .body(body);
+        if let Some(key) = key {
+            request = request.bearer_auth(key.expose_secret());
+        }
+        let first_byte = (*first_byte_timeout).min(*total_timeout);
+        let response = match tokio::time::timeout(first_byte, request.send()).await {
+            Err(_) => return Err(CallError::Timeout(name.clone(), "no answer began in time")),
+            Ok(Err(error)) if error.is_timeout() => {
+                return Err(CallError::Timeout(name.clone(), "no connection in time"));
+            }
+            Ok(Err(error)) => {
+                tracing::debug!(upstream = %name, error = %error.without_url(), "call failed");
+                return Err(CallError::Unreachable(name.clone()));
+            }
+            Ok(Ok(response)) => response,
+        };
+        let status = response.status();
+        let body = Body::new(name.clone(), response, slot, deadline, &self.settings);
+        if status.is_success() {
+            return Ok(body);
+        }
+        if status.is_redirection() {
+            return Err(CallError::Unusable(name.clone(), "a redirect, which is not followed".to_owned()));
+        }
+        let retry_after_ms = retry_after_ms(body.headers());
+        let head = body.head(64 * 1024).await;
+        Err(CallError::Status { upstream: name.clone(), status: status.as_u16(), retry_after_ms, body: head })
+    }
+}
+
+/// Posts to the targets in order until one answers. A transient error is tried again at the same
+/// target while the budget lasts, then the next target is asked. Every call is noted in `attempts`.
+pub async fn post_with_fallback(
+    targets: &[Target],
+    budget: &RetryBudget,
+    purpose: &str,
+    path: &str,
+    body_for: impl Fn(&str) -> Bytes,
+    attempts: &mut Vec<Attempt>,
+) -> Result<(Body, Target), CallError> {
+    budget.deposit();
+    let mut last = None;
+    for target in targets {
+        let body = body_for(&target.model);
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let began = Instant::now();
+            let outcome = target.upstream.post(path, body.clone()).await;
+            attempts.push(attempt(purpose, target, &outcome, began));
+            match outcome {
+                Ok(answer) => return Ok((answer, target.clone())),
+                Err(error) => {
+                    let again = error.is_transient() && retries_help(&error) && tries <= budget.max_retries();
+                    let transient = error.is_transient();
+                    last = Some(error);
+                    if again && budget.withdraw() {
+                        tokio::time::sleep(budget.pause(tries)).await;
+                        continue;
+                    }
+                    if !transient {
+                        return Err(last.unwrap_or_else(|| CallError::Unreachable(String::new())));
+                    }
+                    break;
+                }
+            }
+        }
+    }
+    Err(last.unwrap_or_else(|| CallError::Unreachable("none".to_owned())))
+}
+
+/// A full upstream or a rate limit gets worse from more calls, so those go straight to the next target.
+fn retries_help(error: &CallError) -> bool {
+    !matches!(error, CallError::Shed(_) | CallError::Timeout(..) | CallError::Status { status: 429, .. })
+}
+
+fn attempt(purpose: &str, target: &Target, outcome: &Result<Body, CallError>, began: Instant) -> Attempt {
+    let (status, error) = match outcome {
+        Ok(_) => (Some(200), None),
+        Err(CallError::Status { status, .. }) => (Some(*status), Some("status".to_owned())),
+        Err(error) => (None, Some(error.word().to_owned())),
+    };
+    Attempt {
+        purpose: purpose.to_owned(),
+        upstream: target.upstream.name().to_owned(),
+        status,
+        error,
+        duration_ms: began.elapsed().as_secs_f64() * 1e3,
+    }
+}
+
+fn retry_after_ms(headers: &HeaderMap) -> Option<u64> {
+    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
+    let milliseconds =
+        number("retry-after-ms").or_else(|| number("retry-after").map(|seconds| seconds * 1e3))?;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "clamped to 0..=600000 right before"
+    )]
+    let clamped = milliseconds.clamp(0.0, 600_000.0) as u64;
+    Some(clamped)
+}

@@ -1,0 +1,103 @@
+//! The body of an upstream's answer, read piece by piece under its time-outs and size limit.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout_at};
+
+use super::{CallError, UpstreamSettings};
+
+/// A body that is still arriving. Dropping it closes the call and frees its slot.
+#[derive(Debug)]
+pub struct Body {
+    upstream: String,
+    response: reqwest::Response,
+    deadline: Instant,
+    chunk_timeout: Duration,
+    left: usize,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl Body {
+    pub(super) fn new(
+        upstream: String,
+        response: reqwest::Response,
+        slot: OwnedSemaphorePermit,
+        deadline: Instant,
+        settings: &UpstreamSettings,
+    ) -> Self {
+        let UpstreamSettings { chunk_timeout, max_answer_bytes, .. } = settings;
+        Self {
+            upstream,
+            response,
+            deadline,
+            chunk_timeout: *chunk_timeout,
+            left: *max_answer_bytes,
+            _slot: slot,
+        }
+    }
+
+    /// The upstream's name.
+    pub fn upstream(&self) -> &str {
+        &self.upstream
+    }
+
+    /// The answer's headers.
+    pub fn headers(&self) -> &HeaderMap {
+        self.response.headers()
+    }
+
+    /// Whether the answer is an event stream.
+    pub fn is_event_stream(&self) -> bool {
+        let content_type = self.headers().get(http::header::CONTENT_TYPE);
+        content_type
+            .and_then(|value| value.to_str().ok())
+            .is_some_and(|value| value.starts_with("text/event-stream"))
+    }
+
+    /// The next piece, or `None` at the end.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
+        let until = self.deadline.min(Instant::now() + self.chunk_timeout);
+        let piece = match timeout_at(until, self.response.chunk()).await {
+            Err(_) => return Err(CallError::Timeout(self.upstream.clone(), "the answer stalled")),
+            Ok(Err(error)) => {
+                tracing::debug!(upstream = %self.upstream, error = %error.without_url(), "answer broke off");
+                return Err(CallError::Unreachable(self.upstream.clone()));
+            }
+            Ok(Ok(piece)) => piece,
+        };
+        if let Some(piece) = &piece {
+            let Some(left) = self.left.checked_sub(piece.len()) else {
+                return Err(CallError::Unusable(self.upstream.clone(), "the answer is too long".to_owned()));
+            };
+            self.left = left;
+        }
+        Ok(piece)
+    }
+
+    /// The whole body.
+    pub async fn collect(mut self) -> Result<Bytes, CallError> {
+        let Some(first) = self.next().await? else { return Ok(Bytes::new()) };
+        let Some(second) = self.next().await? else { return Ok(first) };
+        let mut whole = BytesMut::from(first.as_ref());
+        whole.extend_from_slice(&second);
+        while let Some(piece) = self.next().await? {
+            whole.extend_from_slice(&piece);
+        }
+        Ok(whole.freeze())
+    }
+
+    /// The beginning of the body, for error messages; what fails to arrive is left out.
+    pub(super) async fn head(mut self, limit: usize) -> Bytes {
+        let mut head = BytesMut::new();
+        while head.len() < limit {
+            match self.next().await {
+                Ok(Some(piece)) => head.extend_from_slice(&piece[..piece.len().min(limit - head.len())]),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        head.freeze()
+    }
+}

@@ -1,0 +1,9 @@
+//! Endpoints beside the chat path. Each file is one resource.
+
+pub mod embeddings;
+pub mod evaluate;
+pub mod health;
+pub mod models;
+pub mod moderations;
+pub mod outcomes;
+pub mod sessions;

@@ -1,0 +1,91 @@
+//! `POST /v1/embeddings`: passed through to the upstream that serves the model, and recorded.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use waltz_coach::tally::Tally;
+use waltz_coach::upstream::post_with_fallback;
+use waltz_exchange::json as strict_json;
+use waltz_exchange::openai::ApiError;
+use waltz_exchange::record::Decision;
+
+use crate::client::Client;
+use crate::live::{Gateway, Live};
+use crate::pipeline::Stop;
+use crate::receive::{Incoming, blank_record};
+use crate::record::{Recorded, record, record_stop};
+use crate::respond::{Responded, Terminal, final_headers};
+use crate::{draft, reply, route};
+
+/// Answers one request on its own task.
+pub async fn run(gateway: Arc<Gateway>, live: Arc<Live>, incoming: Incoming, mut client: Client) -> Recorded {
+    let began = incoming.began;
+    match pass_through(&live, incoming, &client).await {
+        Ok(responded) => record(responded, &gateway, &live.settings, &mut client).await,
+        Err(stop) => record_stop(stop, began, &gateway, &live.settings, &mut client).await,
+    }
+}
+
+async fn pass_through(live: &Live, incoming: Incoming, client: &Client) -> Result<Responded, Stop> {
+    let mut entry = Box::new(blank_record(&incoming));
+    let Incoming { began, body, .. } = incoming;
+    let parsed = match strict_json::parse_object(&body) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            let error = ApiError::invalid(format!("the request body is not valid JSON: {error}"), None);
+            return Err(Stop::new(entry, Decision::Invalid, error));
+        }
+    };
+    let mistake = match (parsed.get("model").and_then(Value::as_str), parsed.get("input")) {
+        (None, _) => Some(("`model` must be a string", "model")),
+        (_, None | Some(Value::Null)) => Some(("`input` must be a string or an array", "input")),
+        _ => None,
+    };
+    if let Some((message, param)) = mistake {
+        return Err(Stop::new(entry, Decision::Invalid, ApiError::invalid(message, Some(param))));
+    }
+    let model = parsed.get("model").and_then(Value::as_str).unwrap_or_default().to_owned();
+    entry.model.clone_from(&model);
+    let Some(agent) = live.agent_for(&model) else {
+        return Err(Stop::new(entry, Decision::Invalid, route::model_not_found(&model)));
+    };
+    entry.agent.clone_from(&agent.name);
+    entry.variant.clone_from(&agent.variant);
+    let body_for = |wanted: &str| {
+        if wanted == model {
+            return body.clone();
+        }
+        let mut renamed = parsed.clone();
+        renamed.insert("model".to_owned(), json!(wanted));
+        Bytes::from(Value::Object(renamed).to_string())
+    };
+    let mut tally = Tally::default();
+    let call_began = Instant::now();
+    let attempts = &mut tally.attempts;
+    let call = async {
+        let (body, _) =
+            post_with_fallback(&agent.targets, &live.budget, "embeddings", "/embeddings", body_for, attempts)
+                .await?;
+        body.collect().await
+    };
+    let outcome = client.hold(call).await;
+    let waited = call_began.elapsed();
+    entry.attempts = tally.attempts;
+    let bytes = match outcome {
+        Err(_) => return Err(Stop::client_gone(entry)),
+        Ok(Err(error)) => return Err(Stop::new(entry, Decision::Failed, draft::api_error(&error))),
+        Ok(Ok(bytes)) => bytes,
+    };
+    if strict_json::parse_object(&bytes).is_err() {
+        let error =
+            waltz_coach::upstream::CallError::Unusable(agent.name.clone(), "not a JSON object".to_owned());
+        return Err(Stop::new(entry, Decision::Failed, draft::api_error(&error)));
+    }
+    entry.decision = Decision::Passthrough;
+    let mut headers = reply::json_headers();
+    final_headers(&mut headers, &entry, 0);
+    let terminal = Terminal::Whole(http::StatusCode::OK, headers, bytes);
+    Ok(Responded { record: entry, began, waited, terminal })
+}

@@ -1,0 +1,205 @@
+//! `POST /waltz/v1/evaluate`: judges an answer that was made elsewhere and, if asked, coaches it, so that
+//! code in any language can be guarded without changing who calls the model.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use waltz_coach::judge::{self, Draft, Judge};
+use waltz_coach::rounds::{Coach, Lesson, Pupil, draft_record};
+use waltz_coach::tally::Tally;
+use waltz_exchange::openai::{Answer, ApiError, ChatRequest};
+use waltz_exchange::record::{ChoiceRecord, Decision, ExchangeRecord};
+use waltz_exchange::{Depth, Verdict, id, json as strict_json};
+
+use crate::client::Client;
+use crate::live::{Gateway, Live};
+use crate::pipeline::Stop;
+use crate::receive::{Incoming, blank_record, checked_word, context};
+use crate::record::{Recorded, record, record_stop};
+use crate::respond::{Responded, Terminal, final_headers};
+use crate::{reply, route};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Evaluation {
+    /// A chat request; or `prompt`.
+    request: Option<Map<String, Value>>,
+    /// The user's words, where there is no more to the request.
+    prompt: Option<String>,
+    /// The answer.
+    response: String,
+    /// Coach the answer too.
+    #[serde(default)]
+    revise: bool,
+    session_id: Option<String>,
+    task_type: Option<String>,
+    depth: Option<Depth>,
+}
+
+/// Answers one request on its own task.
+pub async fn run(gateway: Arc<Gateway>, live: Arc<Live>, incoming: Incoming, mut client: Client) -> Recorded {
+    let began = incoming.began;
+    match evaluate(&gateway, &live, incoming, &client).await {
+        Ok(responded) => record(responded, &gateway, &live.settings, &mut client).await,
+        Err(stop) => record_stop(stop, began, &gateway, &live.settings, &mut client).await,
+    }
+}
+
+async fn evaluate(
+    gateway: &Gateway,
+    live: &Live,
+    incoming: Incoming,
+    client: &Client,
+) -> Result<Responded, Stop> {
+    let mut entry = Box::new(blank_record(&incoming));
+    let began = incoming.began;
+    let (asked, request) = match read(&incoming.body) {
+        Ok(read) => read,
+        Err(error) => return Err(Stop::new(entry, Decision::Invalid, error)),
+    };
+    fill(&mut entry, live, &asked, &request);
+    let reading_began = Instant::now();
+    let reading = judge::read_request(&live.screen, &request);
+    entry.risk = reading.risk;
+    entry.scanned.request_fields = reading.fields;
+    entry.scanned.request_bytes = reading.bytes;
+    entry.prompt_verdict = Some(route::prompt_verdict(&reading, reading_began));
+    let mut tally = Tally::default();
+    let judge = Judge { screen: &live.screen, feedback: live.feedback.as_ref(), budget: &live.budget };
+    let depth = entry.depth;
+    let work = async {
+        let draft = Draft { request: &request, reading: &reading, text: &asked.response, rejected: &[] };
+        let verdict = judge.judge(draft, depth, &mut tally).await;
+        let lesson = if asked.revise && !verdict.is_satisfactory() {
+            let masked = waltz_screen::mask(&entry.user_request).text;
+            let similar = gateway.store.similar(&entry.tenant, &masked, 3).await.unwrap_or_default();
+            let agent = live.agent_for(request.model());
+            let settings = live.settings.coach;
+            let coach = Coach { judge, agent: agent.as_deref(), settings, depth, similar: &similar };
+            let answer = Answer::written(String::new(), 0, request.model(), &asked.response);
+            match answer.choices.into_iter().next() {
+                Some(choice) => {
+                    let pupil = Pupil { choice, verdict: verdict.clone() };
+                    Some(coach.coach(&request, &reading, pupil, &mut tally).await)
+                }
+                None => None,
+            }
+        } else {
+            None
+        };
+        (verdict, lesson)
+    };
+    let outcome = client.hold(work).await;
+    entry.usage.coaching_tokens = tally.coaching_tokens();
+    entry.attempts = tally.attempts;
+    let Ok((verdict, lesson)) = outcome else { return Err(Stop::client_gone(entry)) };
+    entry.scanned.windows = 1 + lesson.as_ref().map_or(0, |lesson| lesson.rounds.len());
+    entry.scanned.answer_bytes = asked.response.len();
+    entry.degraded = verdict.state.is_degraded().then(|| verdict.state.as_str().to_owned());
+    entry.decision = Decision::Evaluated;
+    let body = body(&entry, &verdict, lesson.as_ref(), &asked.response);
+    entry.choices.push(choice_record(asked.response, verdict, lesson));
+    Ok(responded(entry, &body, began, tally.waited))
+}
+
+fn responded(entry: Box<ExchangeRecord>, body: &Value, began: Instant, waited: Duration) -> Responded {
+    let rounds =
+        entry.choices.first().map_or(0, |choice| u32::try_from(choice.rounds.len()).unwrap_or(u32::MAX));
+    let mut headers = reply::json_headers();
+    final_headers(&mut headers, &entry, rounds);
+    let terminal = Terminal::Whole(http::StatusCode::OK, headers, body.to_string().into());
+    Responded { record: entry, began, waited, terminal }
+}
+
+fn read(body: &[u8]) -> Result<(Evaluation, ChatRequest), ApiError> {
+    let value = strict_json::parse(body)
+        .map_err(|error| ApiError::invalid(format!("the request body is not valid JSON: {error}"), None))?;
+    let mut asked: Evaluation = serde_json::from_value(value)
+        .map_err(|error| ApiError::invalid(format!("the evaluation cannot be read: {error}"), None))?;
+    for (name, value) in [("session_id", &asked.session_id), ("task_type", &asked.task_type)] {
+        if let Some(value) = value {
+            checked_word(name, value)?;
+        }
+    }
+    let mut request = match (asked.request.take(), &asked.prompt) {
+        (Some(request), None) => request,
+        (None, Some(prompt)) => {
+            let messages = json!([{"role": "user", "content": prompt}]);
+            Map::from_iter([("messages".to_owned(), messages)])
+        }
+        _ => return Err(ApiError::invalid("give either `request` or `prompt`", Some("request"))),
+    };
+    // Whoever calls the model elsewhere need not name it; then only rules can revise.
+    request.entry("model").or_insert_with(|| json!("none"));
+    Ok((asked, ChatRequest::from_object(request)?))
+}
+
+fn fill(entry: &mut ExchangeRecord, live: &Live, asked: &Evaluation, request: &ChatRequest) {
+    let policy = &live.settings.policy;
+    if let Some(session) = &asked.session_id {
+        entry.session_id.clone_from(session);
+    }
+    let task_type = asked.task_type.as_deref().unwrap_or(&policy.default_task_type);
+    task_type.clone_into(&mut entry.task_type);
+    entry.depth = asked.depth.unwrap_or_else(|| policy.depth(&entry.endpoint, task_type));
+    entry.stage = live.settings.stage;
+    entry.variant = "default".to_owned();
+    request.model().clone_into(&mut entry.model);
+    request.model().clone_into(&mut entry.agent);
+    entry.subject = request.subject().map(|subject| id::sha256_hex(subject.as_bytes()));
+    entry.user_request = request.user_request();
+    entry.request_hash = id::request_hash(&entry.user_request);
+    entry.context = context(request);
+    entry.response_id = Some(id::new_response_id());
+}
+
+fn body(entry: &ExchangeRecord, verdict: &Verdict, lesson: Option<&Lesson>, response: &str) -> Value {
+    let last = lesson.map_or(verdict, |lesson| &lesson.verdict);
+    json!({
+        "id": entry.response_id,
+        "evaluation_id": entry.id,
+        "session_id": entry.session_id,
+        "verdict": verdict,
+        "safety_score": verdict.safety_score,
+        "helpfulness_score": verdict.helpfulness_score,
+        "advice": verdict.feedback,
+        "risk": entry.risk,
+        "degraded": entry.degraded,
+        "revision": lesson.map(|lesson| json!({
+            "text": lesson.choice.text(),
+            "changed": lesson.choice.text() != response,
+            "decision": lesson.decision.as_str(),
+            "rounds": lesson.rounds.len(),
+            "verdict": last,
+            "dir_score": lesson.dir_score,
+        })),
+    })
+}
+
+fn choice_record(response: String, verdict: Verdict, lesson: Option<Lesson>) -> ChoiceRecord {
+    let draft = draft_record(response.clone(), &verdict);
+    match lesson {
+        None => ChoiceRecord {
+            index: 0,
+            draft,
+            self_check: None,
+            rounds: Vec::new(),
+            last_resort: false,
+            final_text: response,
+            final_verdict: Some(verdict),
+            dir_score: 0.0,
+        },
+        Some(lesson) => ChoiceRecord {
+            index: 0,
+            draft,
+            self_check: None,
+            last_resort: lesson.decision == Decision::Refused,
+            final_text: lesson.choice.text(),
+            rounds: lesson.rounds,
+            final_verdict: Some(lesson.verdict),
+            dir_score: lesson.dir_score,
+        },
+    }
+}

@@ -1,0 +1,42 @@
+//! `/healthz`: the process lives. `/readyz`: it should get traffic.
+
+use axum::response::Response;
+use http::StatusCode;
+use serde_json::json;
+
+use crate::Gateway;
+use crate::reply;
+
+/// The process lives.
+pub fn live() -> Response {
+    reply::json(&json!({"status": "ok"}))
+}
+
+/// The gateway should get traffic. Degraded states are listed and do not take it out of service.
+pub fn ready(gateway: &Gateway) -> Response {
+    let settings = &gateway.live.load().settings;
+    let health = gateway.store.health();
+    let mut degraded = Vec::new();
+    if settings.stage == 2 {
+        degraded.push("stage 2 was asked for and there are no trained weights; stage 1 serves".to_owned());
+    }
+    if let Some(error) = &health.drain_error {
+        degraded.push(format!("the database is behind the journal: {error}"));
+    }
+    if !health.damaged_segments.is_empty() {
+        degraded
+            .push(format!("damaged journal segments were set aside: {}", health.damaged_segments.join(", ")));
+    }
+    let draining = gateway.draining.is_cancelled();
+    let body = json!({
+        "status": if draining { "draining" } else if degraded.is_empty() { "ready" } else { "degraded" },
+        "degraded": degraded,
+        "undrained_bytes": health.undrained_bytes,
+        "unrecorded": gateway.unrecorded.load(std::sync::atomic::Ordering::Relaxed),
+    });
+    let mut response = reply::json(&body);
+    if draining {
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    }
+    response
+}

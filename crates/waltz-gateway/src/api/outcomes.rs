@@ -1,0 +1,64 @@
+//! `POST /waltz/v1/outcomes`: what happened after a reply.
+
+use axum::response::Response;
+use jiff::Timestamp;
+use serde_json::json;
+use waltz_exchange::openai::{ApiError, Retry};
+use waltz_exchange::{Outcome, id, json as strict_json};
+use waltz_store::Entry;
+
+use crate::Gateway;
+use crate::auth::Caller;
+use crate::reply;
+
+/// Records an outcome for an answer that was given to the same tenant.
+pub async fn create(gateway: &Gateway, caller: &Caller, body: &[u8], received_at: Timestamp) -> Response {
+    match store(gateway, caller, body, received_at).await {
+        Ok(id) => reply::json(&json!({"id": id, "recorded": true})),
+        Err(error) => reply::error(&error),
+    }
+}
+
+async fn store(
+    gateway: &Gateway,
+    caller: &Caller,
+    body: &[u8],
+    received_at: Timestamp,
+) -> Result<String, ApiError> {
+    let value = strict_json::parse(body)
+        .map_err(|error| ApiError::invalid(format!("the request body is not valid JSON: {error}"), None))?;
+    let mut outcome: Outcome = serde_json::from_value(value)
+        .map_err(|error| ApiError::invalid(format!("the outcome cannot be read: {error}"), None))?;
+    let mistakes = outcome.mistakes();
+    if let Some((field, _)) = mistakes.first() {
+        let all: Vec<String> =
+            mistakes.iter().map(|(field, allowed)| format!("`{field}` {allowed}")).collect();
+        return Err(ApiError::invalid(all.join("; "), Some(field)));
+    }
+    // A fresh answer may still be on its way from the journal to the database.
+    gateway.store.drained().await.map_err(|error| unavailable(&error))?;
+    let known = gateway.store.response_exists(caller.scope(), &outcome.response_id).await;
+    if !known.map_err(|error| unavailable(&error))? {
+        return Err(ApiError {
+            status: 404,
+            kind: "invalid_request_error".into(),
+            message: format!("no answer with the id `{}` is on record", outcome.response_id),
+            param: Some("response_id".to_owned()),
+            code: "response_not_found".into(),
+            retry: Retry::Never,
+        });
+    }
+    if let Some(comment) = &mut outcome.comment {
+        *comment = waltz_screen::mask(comment).text;
+    }
+    let id = id::new_request_id().replacen("req_", "out_", 1);
+    let entry = Entry::Outcome { outcome, tenant: caller.tenant.clone(), received_at, id: id.clone() };
+    gateway.store.append(&entry).map_err(|error| unavailable(&error))?;
+    Ok(id)
+}
+
+/// The error for a store that cannot answer now.
+pub fn unavailable(error: &waltz_store::Error) -> ApiError {
+    tracing::error!(error = %error, "the store cannot answer");
+    ApiError::upstream(503, "waltz_store_unavailable", "the store cannot answer now", Retry::After(1_000))
+}

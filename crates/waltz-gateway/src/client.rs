@@ -1,0 +1,97 @@
+//! The line to one client: the head of the reply goes first, then frames of a stream. It knows when
+//! the client hung up, and keeps a held stream alive with comments.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use tokio::sync::{mpsc, oneshot};
+use waltz_exchange::sse;
+
+/// The head of a reply.
+#[derive(Debug)]
+pub enum Head {
+    /// A whole reply.
+    Whole(StatusCode, HeaderMap, Bytes),
+    /// Frames follow.
+    Stream(HeaderMap),
+}
+
+/// The client hung up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone;
+
+/// The exchange's end of the line.
+#[derive(Debug)]
+pub struct Client {
+    head: Option<oneshot::Sender<Head>>,
+    frames: mpsc::Sender<Bytes>,
+    heartbeat: Duration,
+    streaming: bool,
+}
+
+/// The HTTP handler's end of the line.
+#[derive(Debug)]
+pub struct Line {
+    /// Where the head arrives.
+    pub head: oneshot::Receiver<Head>,
+    /// Where frames arrive.
+    pub frames: mpsc::Receiver<Bytes>,
+}
+
+/// A new line. The frame queue is bounded: a slow reader slows its own upstream and nobody else.
+pub fn line(heartbeat: Duration) -> (Client, Line) {
+    let (head_sender, head) = oneshot::channel();
+    let (frame_sender, frames) = mpsc::channel(64);
+    (
+        Client { head: Some(head_sender), frames: frame_sender, heartbeat, streaming: false },
+        Line { head, frames },
+    )
+}
+
+impl Client {
+    /// Whether the head of a stream was sent.
+    pub fn is_streaming(&self) -> bool {
+        self.streaming
+    }
+
+    /// Begins a stream. A comment goes out with the head, so that the client sees a first byte at once.
+    pub async fn begin_stream(&mut self, headers: HeaderMap) -> Result<(), Gone> {
+        let Some(head) = self.head.take() else { return Ok(()) };
+        head.send(Head::Stream(headers)).map_err(|_| Gone)?;
+        self.streaming = true;
+        self.frame(Bytes::from_static(sse::HOLD.as_bytes())).await
+    }
+
+    /// Sends a frame of a stream.
+    pub async fn frame(&self, frame: Bytes) -> Result<(), Gone> {
+        self.frames.send(frame).await.map_err(|_| Gone)
+    }
+
+    /// Sends a whole reply.
+    pub fn whole(&mut self, status: StatusCode, headers: HeaderMap, body: Bytes) -> Result<(), Gone> {
+        match self.head.take() {
+            Some(head) => head.send(Head::Whole(status, headers, body)).map_err(|_| Gone),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for work while the client waits: ends early when the client hangs up, and sends a comment
+    /// every so often when a stream has begun.
+    pub async fn hold<T>(&self, work: impl Future<Output = T>) -> Result<T, Gone> {
+        let begin = tokio::time::Instant::now() + self.heartbeat;
+        let mut beat = tokio::time::interval_at(begin, self.heartbeat);
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return Ok(done),
+                () = self.frames.closed() => return Err(Gone),
+                _ = beat.tick(), if self.streaming => {
+                    // A full queue means that the client has enough to read; no comment is needed then.
+                    self.frames.try_send(Bytes::from_static(sse::HOLD.as_bytes())).ok();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Step 5: drafts that are unsafe or refuse needlessly are coached; where the judge could not do its
+//! work, the failure policy answers.
+
+use waltz_coach::judge::Judge;
+use waltz_coach::rounds::{self, Coach, Pupil};
+use waltz_coach::tally::Tally;
+use waltz_coach::templates;
+use waltz_exchange::openai::{Answer, ApiError, Choice, ModerationMode, Retry};
+use waltz_exchange::record::{ChoiceRecord, Decision};
+use waltz_exchange::{PastCoaching, Verdict};
+
+use crate::Gateway;
+use crate::client::{Client, Gone};
+use crate::feedback::{Judged, JudgedChoice, Raw};
+use crate::pipeline::Stop;
+use crate::route::Routed;
+use crate::settings::OnFailure;
+
+/// An answer that may be sent.
+pub struct Coached {
+    /// The request with its agent.
+    pub routed: Routed,
+    /// The answer.
+    pub answer: Answer,
+    /// The draft's bytes, where the answer is the draft.
+    pub raw: Raw,
+    /// All of it went to the client already but the end.
+    pub released: bool,
+    /// What it cost.
+    pub tally: Tally,
+    /// What came of it.
+    pub decision: Decision,
+    /// The most rounds that any choice took.
+    pub rounds: u32,
+    /// Why the answer is degraded.
+    pub degraded: Option<&'static str>,
+}
+
+/// How many similar past coachings a reviser is shown.
+const SIMILAR: usize = 3;
+
+/// Coaches every choice that needs it.
+pub async fn coach(judged: Judged, gateway: &Gateway, client: &Client) -> Result<Coached, Stop> {
+    let Judged { routed, answer, raw, choices, released, tally } = judged;
+    let decision = if routed.may_change { Decision::Released } else { Decision::Passthrough };
+    let mut coached = Coached { routed, answer, raw, released, tally, decision, rounds: 0, degraded: None };
+    let work = client.hold(coach_choices(&mut coached, choices, gateway)).await;
+    coached.routed.received.record.decision = coached.decision;
+    coached.routed.received.record.degraded = coached.degraded.map(str::to_owned);
+    match work {
+        Err(Gone) => Err(Stop::client_gone(finish_record(coached))),
+        Ok(()) if coached.degraded.is_some() && coached.routed.received.wishes.error_on_degraded => {
+            let reason = coached.degraded.unwrap_or_default();
+            let message = format!("the answer could not be checked as the policy wants it: {reason}");
+            let error = ApiError::upstream(503, "waltz_judge_unavailable", message, Retry::After(1_000));
+            Err(Stop::new(finish_record(coached), Decision::Degraded, error))
+        }
+        Ok(()) => Ok(coached),
+    }
+}
+
+fn finish_record(coached: Coached) -> Box<waltz_exchange::ExchangeRecord> {
+    let mut record = coached.routed.received.record;
+    record.usage.coaching_tokens = coached.tally.coaching_tokens();
+    record.attempts = coached.tally.attempts;
+    record
+}
+
+async fn coach_choices(coached: &mut Coached, choices: Vec<JudgedChoice>, gateway: &Gateway) {
+    let mut similar: Option<Vec<PastCoaching>> = None;
+    for (position, choice) in choices.into_iter().enumerate() {
+        let JudgedChoice { draft, self_check, verdict } = choice;
+        let mut record = ChoiceRecord {
+            index: coached.answer.choices[position].index,
+            draft,
+            self_check,
+            rounds: Vec::new(),
+            last_resort: false,
+            final_text: String::new(),
+            final_verdict: verdict.clone(),
+            dir_score: 0.0,
+        };
+        if let Some(verdict) = verdict {
+            note_degraded(coached, &verdict);
+            if coached.routed.may_change {
+                if similar.is_none() && !verdict.is_satisfactory() {
+                    similar = Some(look_up(gateway, &coached.routed).await);
+                }
+                let past = similar.as_deref().unwrap_or(&[]);
+                coach_choice(coached, position, verdict, past, &mut record).await;
+            }
+        }
+        record.final_text = coached.answer.choices[position].text();
+        coached.routed.received.record.choices.push(record);
+    }
+}
+
+async fn coach_choice(
+    coached: &mut Coached,
+    position: usize,
+    verdict: Verdict,
+    similar: &[PastCoaching],
+    record: &mut ChoiceRecord,
+) {
+    let Coached { routed, answer, tally, .. } = coached;
+    let structured = routed.received.request.is_structured();
+    let choice = &mut answer.choices[position];
+    let closed = |verdict: &Verdict| {
+        verdict.state.is_degraded()
+            && routed.live.settings.failure.at(routed.reading.risk) == OnFailure::Closed
+    };
+    if closed(&verdict) {
+        refuse_unchecked(choice, structured);
+        record.last_resort = true;
+        coached.raw = Raw::Rewritten;
+        raise(&mut coached.decision, Decision::Degraded);
+        return;
+    }
+    let client_blocks =
+        routed.received.request.moderation().is_some_and(|wish| wish.output == ModerationMode::Block);
+    if client_blocks && verdict.is_unsafe {
+        let (reply, settled) = rounds::last_resort(&routed.live.screen, &verdict);
+        choice.replace_text(reply, structured);
+        if !structured {
+            choice.finish_reason = Some("content_filter".to_owned());
+        }
+        record.last_resort = true;
+        record.dir_score = waltz_coach::reward::improvement(&verdict, &settled);
+        record.final_verdict = Some(settled);
+        coached.raw = Raw::Rewritten;
+        raise(&mut coached.decision, Decision::Refused);
+        return;
+    }
+    if verdict.is_satisfactory() {
+        return;
+    }
+    let live = &routed.live;
+    let coach = Coach {
+        judge: Judge { screen: &live.screen, feedback: live.feedback.as_ref(), budget: &live.budget },
+        agent: Some(&routed.agent),
+        settings: live.settings.coach,
+        depth: routed.depth,
+        similar,
+    };
+    let pupil = Pupil { choice: choice.clone(), verdict };
+    let lesson = coach.coach(&routed.received.request, &routed.reading, pupil, tally).await;
+    let read: usize = lesson.rounds.iter().map(|round| round.revision.text.len()).sum();
+    routed.received.record.scanned.answer_bytes += read;
+    routed.received.record.scanned.windows += lesson.rounds.len();
+    *choice = lesson.choice;
+    record.last_resort = lesson.decision == Decision::Refused;
+    if closed(&lesson.verdict) {
+        refuse_unchecked(choice, structured);
+        record.last_resort = true;
+        raise(&mut coached.decision, Decision::Degraded);
+    }
+    note_degraded(coached, &lesson.verdict);
+    raise(&mut coached.decision, lesson.decision);
+    if lesson.decision != Decision::Released || record.last_resort {
+        coached.raw = Raw::Rewritten;
+    }
+    coached.rounds = coached.rounds.max(u32::try_from(lesson.rounds.len()).unwrap_or(u32::MAX));
+    record.rounds = lesson.rounds;
+    record.dir_score = lesson.dir_score;
+    record.final_verdict = Some(lesson.verdict);
+}
+
+fn refuse_unchecked(choice: &mut Choice, structured: bool) {
+    choice.replace_text(templates::NOT_CHECKED, structured);
+}
+
+fn note_degraded(coached: &mut Coached, verdict: &Verdict) {
+    if verdict.state.is_degraded() && coached.degraded.is_none() {
+        coached.degraded = Some(verdict.state.as_str());
+    }
+}
+
+/// The gravest decision of any choice is the answer's.
+fn raise(decision: &mut Decision, next: Decision) {
+    let gravity = |decision: Decision| match decision {
+        Decision::Degraded => 3,
+        Decision::Refused => 2,
+        Decision::Coached => 1,
+        _ => 0,
+    };
+    if gravity(next) > gravity(*decision) {
+        *decision = next;
+    }
+}
+
+/// Similar past coachings; without them coaching goes on.
+async fn look_up(gateway: &Gateway, routed: &Routed) -> Vec<PastCoaching> {
+    let record = &routed.received.record;
+    let masked = waltz_screen::mask(&record.user_request).text;
+    match gateway.store.similar(&record.tenant, &masked, SIMILAR).await {
+        Ok(similar) => similar,
+        Err(error) => {
+            tracing::warn!(error = %error, "similar coachings could not be read");
+            Vec::new()
+        }
+    }
+}

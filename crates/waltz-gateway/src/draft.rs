@@ -1,0 +1,167 @@
+//! Step 3: the conversation agent's first draft, as a stream of windows. A JSON answer is one window.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use waltz_coach::conversation;
+use waltz_coach::tally::Tally;
+use waltz_coach::upstream::{Body, CallError, post_with_fallback};
+use waltz_exchange::json;
+use waltz_exchange::openai::{ApiError, Retry};
+use waltz_exchange::record::Decision;
+use waltz_exchange::sse::{Decoder, Event};
+
+use crate::client::Client;
+use crate::pipeline::Stop;
+use crate::route::Routed;
+
+/// A draft that has begun to arrive.
+pub struct Drafted {
+    /// The step before.
+    pub routed: Routed,
+    /// What arrives.
+    pub windows: Windows,
+    /// What it cost so far.
+    pub tally: Tally,
+    /// The agent was asked for the self-assessed form.
+    pub assessed: bool,
+}
+
+/// The draft, piece by piece.
+#[derive(Debug)]
+pub struct Windows {
+    body: Option<Body>,
+    decoder: Option<Decoder>,
+    upstream: String,
+}
+
+/// A piece of a draft.
+#[derive(Debug)]
+pub enum Window {
+    /// A JSON answer.
+    Whole(Bytes),
+    /// Events of a stream, in order.
+    Events(Vec<Event>),
+}
+
+/// Asks the agent, falling back in order, and returns when an answer begins.
+pub async fn draft(routed: Routed, client: &Client) -> Result<Drafted, Stop> {
+    let request = &routed.received.request;
+    let assessed = routed.may_change && conversation::asks_for_assessment(&routed.agent, request);
+    let untouched = routed.agent.system_prompt.is_none() && !assessed && request.moderation().is_none();
+    let outgoing = conversation::draft_request(&routed.agent, request);
+    let body_for = |model: &str| {
+        if untouched && request.model() == model {
+            routed.received.raw.clone()
+        } else {
+            conversation::body_for(&outgoing, model)
+        }
+    };
+    let mut tally = Tally::default();
+    let began = Instant::now();
+    let targets = &routed.agent.targets;
+    let call = post_with_fallback(
+        targets,
+        &routed.live.budget,
+        "draft",
+        "/chat/completions",
+        body_for,
+        &mut tally.attempts,
+    );
+    let outcome = client.hold(call).await;
+    tally.waited += began.elapsed();
+    match outcome {
+        Ok(Ok((body, _))) => Ok(Drafted { windows: Windows::new(body), routed, tally, assessed }),
+        Ok(Err(error)) => Err(stop(routed, tally, &error)),
+        Err(_) => Err(Stop::client_gone(with_tally(routed, tally))),
+    }
+}
+
+impl Windows {
+    fn new(body: Body) -> Self {
+        let decoder = body.is_event_stream().then(Decoder::default);
+        Self { upstream: body.upstream().to_owned(), body: Some(body), decoder }
+    }
+
+    /// The upstream that drafts.
+    pub fn upstream(&self) -> &str {
+        &self.upstream
+    }
+
+    /// Whether the draft arrives as a stream.
+    pub fn is_event_stream(&self) -> bool {
+        self.decoder.is_some()
+    }
+
+    /// The next window, or `None` when the draft has ended.
+    pub async fn next(&mut self) -> Result<Option<Window>, CallError> {
+        let Some(decoder) = &mut self.decoder else {
+            let Some(body) = self.body.take() else { return Ok(None) };
+            return body.collect().await.map(|bytes| Some(Window::Whole(bytes)));
+        };
+        let Some(body) = &mut self.body else { return Ok(None) };
+        let mut events = Vec::new();
+        while events.is_empty() {
+            let Some(piece) = body.next().await? else { return Ok(None) };
+            decoder
+                .push(&piece, &mut events)
+                .map_err(|error| CallError::Unusable(self.upstream.clone(), error.to_string()))?;
+        }
+        Ok(Some(Window::Events(events)))
+    }
+}
+
+/// Ends an exchange whose draft could not be had.
+pub fn stop(routed: Routed, tally: Tally, error: &CallError) -> Stop {
+    Stop::new(with_tally(routed, tally), Decision::Failed, api_error(error))
+}
+
+fn with_tally(routed: Routed, tally: Tally) -> Box<waltz_exchange::ExchangeRecord> {
+    let mut record = routed.received.record;
+    record.usage.coaching_tokens = tally.coaching_tokens();
+    record.attempts = tally.attempts;
+    record
+}
+
+/// What the client is told about a failed call. Upstreams are named, their addresses and keys never.
+pub fn api_error(error: &CallError) -> ApiError {
+    let message = error.to_string();
+    match error {
+        CallError::Shed(_) => ApiError::upstream(503, "overloaded", message, Retry::After(1_000)),
+        CallError::Unreachable(_) => {
+            ApiError::upstream(502, "upstream_unavailable", message, Retry::After(1_000))
+        }
+        CallError::Timeout(..) => ApiError::upstream(504, "upstream_timeout", message, Retry::After(1_000)),
+        CallError::Unusable(..) => ApiError::upstream(502, "upstream_invalid_answer", message, Retry::Never),
+        CallError::Status { status: 429, retry_after_ms, body, .. } => {
+            let wait = retry_after_ms.unwrap_or(1_000);
+            let told = upstream_message(body).unwrap_or(message);
+            let mut error = ApiError::upstream(429, "rate_limit_exceeded", told, Retry::After(wait));
+            error.kind = "rate_limit_error".into();
+            error
+        }
+        CallError::Status { status: 401 | 403, .. } => ApiError::upstream(
+            502,
+            "upstream_auth",
+            format!("{message}: the gateway's own key for it is not accepted; tell the operator"),
+            Retry::Never,
+        ),
+        CallError::Status { status, body, .. } if (400..500).contains(status) => {
+            let told = upstream_message(body).unwrap_or(message);
+            let mut error = ApiError::invalid(told, None);
+            error.status = *status;
+            error.code = "upstream_rejected".into();
+            error
+        }
+        CallError::Status { .. } => {
+            ApiError::upstream(502, "upstream_unavailable", message, Retry::After(1_000))
+        }
+    }
+}
+
+/// The message of an upstream's error body.
+fn upstream_message(body: &[u8]) -> Option<String> {
+    let object = json::parse_object(body).ok()?;
+    let message = object.get("error")?.get("message")?.as_str()?;
+    Some(message.chars().take(2_000).collect())
+}

@@ -1,0 +1,25 @@
+//! The HTTP server. A request takes seven steps, one file each, called in order by [`pipeline`]:
+//! receive, route, draft, feedback, coach, respond, record. Streams and JSON take the same path.
+//!
+//! Each exchange runs on its own tracked task, so that a client that hangs up does not lose the record.
+
+pub mod api;
+pub mod auth;
+pub mod client;
+pub mod coach;
+pub mod draft;
+pub mod feedback;
+pub mod live;
+pub mod pipeline;
+pub mod receive;
+pub mod record;
+pub mod reply;
+pub mod respond;
+pub mod route;
+pub mod router;
+pub mod server;
+pub mod settings;
+
+pub use live::{Gateway, Live};
+pub use server::serve;
+pub use settings::Settings;

@@ -1,0 +1,109 @@
+//! The running gateway: what a reload swaps as a whole, and what stays.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use arc_swap::ArcSwap;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use waltz_coach::conversation::{ConversationAgent, SharedAgent};
+use waltz_coach::feedback::FeedbackAgent;
+use waltz_coach::upstream::{RetryBudget, Target, Upstream};
+use waltz_screen::Screen;
+use waltz_store::Store;
+
+use crate::Settings;
+
+/// Everything that one configuration made; swapped atomically on reload, so that a request sees one
+/// configuration from beginning to end.
+#[derive(Debug)]
+pub struct Live {
+    /// The gateway's behaviour.
+    pub settings: Settings,
+    /// Upstreams in the order of the configuration.
+    pub upstreams: Vec<Arc<Upstream>>,
+    /// Named agents.
+    pub agents: Vec<SharedAgent>,
+    /// The feedback model, where one is configured.
+    pub feedback: Option<FeedbackAgent>,
+    /// Level 0 with the operator's rules.
+    pub screen: Screen,
+    /// The retry budget.
+    pub budget: RetryBudget,
+}
+
+/// The running gateway.
+pub struct Gateway {
+    /// The present configuration.
+    pub live: ArcSwap<Live>,
+    /// Where exchanges are kept.
+    pub store: Store,
+    /// SHA-256 of the admin token.
+    pub admin_sha256: [u8; 32],
+    /// Exchanges under way.
+    pub tasks: TaskTracker,
+    /// Fired when the gateway must stop taking requests.
+    pub draining: CancellationToken,
+    /// Answers that could not be recorded and were sent all the same, as `record.required = false` allows.
+    pub unrecorded: AtomicU64,
+}
+
+impl Gateway {
+    /// A gateway over an open store.
+    pub fn new(live: Live, store: Store, admin_sha256: [u8; 32]) -> Arc<Self> {
+        Arc::new(Self {
+            live: ArcSwap::from_pointee(live),
+            store,
+            admin_sha256,
+            tasks: TaskTracker::new(),
+            draining: CancellationToken::new(),
+            unrecorded: AtomicU64::new(0),
+        })
+    }
+}
+
+/// The prefix under which a named agent is asked for as a model.
+pub const AGENT_PREFIX: &str = "waltz/";
+
+impl Live {
+    /// The agent that answers for a model name: a named agent, or every upstream that serves the model,
+    /// in order.
+    pub fn agent_for(&self, model: &str) -> Option<SharedAgent> {
+        if let Some(name) = model.strip_prefix(AGENT_PREFIX) {
+            return self.agents.iter().find(|agent| agent.name == name).cloned();
+        }
+        let targets: Vec<Target> = self
+            .upstreams
+            .iter()
+            .filter(|upstream| upstream.serves(model))
+            .map(|upstream| Target { upstream: Arc::clone(upstream), model: model.to_owned() })
+            .collect();
+        if targets.is_empty() {
+            return None;
+        }
+        Some(Arc::new(ConversationAgent {
+            name: model.to_owned(),
+            variant: "default".to_owned(),
+            targets,
+            system_prompt: None,
+            self_assess: false,
+            task_type: None,
+        }))
+    }
+
+    /// Every model name that can be asked for; an upstream that serves any model adds none.
+    pub fn models(&self) -> Vec<(String, String)> {
+        let mut models: Vec<(String, String)> = Vec::new();
+        for agent in &self.agents {
+            models.push((format!("{AGENT_PREFIX}{}", agent.name), "waltz".to_owned()));
+        }
+        for upstream in &self.upstreams {
+            for model in upstream.models().iter().filter(|model| *model != "*") {
+                if !models.iter().any(|(known, _)| known == model) {
+                    models.push((model.clone(), upstream.name().to_owned()));
+                }
+            }
+        }
+        models
+    }
+}

@@ -1,0 +1,68 @@
+//! The request path, top to bottom.
+//!
+//! receive -> route -> draft -> feedback -> coach -> respond -> record
+//!
+//! Each step takes what the one before returns, so that none can be skipped, and whatever happens the
+//! exchange is recorded exactly once.
+
+use std::sync::Arc;
+
+use waltz_exchange::ExchangeRecord;
+use waltz_exchange::openai::ApiError;
+use waltz_exchange::record::Decision;
+
+use crate::client::Client;
+use crate::coach::coach;
+use crate::draft::draft;
+use crate::feedback::feedback;
+use crate::live::{Gateway, Live};
+use crate::receive::{Incoming, receive};
+use crate::record::{Recorded, record, record_stop};
+use crate::respond::{Responded, respond};
+use crate::route::route;
+
+/// The end of an exchange before its answer.
+#[derive(Debug)]
+pub struct Stop {
+    /// The record so far.
+    pub record: Box<ExchangeRecord>,
+    /// What came of it.
+    pub decision: Decision,
+    /// What the client is told; `None` when nobody is there to be told.
+    pub error: Option<ApiError>,
+}
+
+impl Stop {
+    /// An end that the client is told of.
+    pub fn new(record: Box<ExchangeRecord>, decision: Decision, error: ApiError) -> Self {
+        Self { record, decision, error: Some(error) }
+    }
+
+    /// The client hung up.
+    pub fn client_gone(record: Box<ExchangeRecord>) -> Self {
+        Self { record, decision: Decision::ClientGone, error: None }
+    }
+}
+
+/// Answers one chat request. Runs on its own task, to its end, whether the client waits or not.
+pub async fn run(gateway: Arc<Gateway>, live: Arc<Live>, incoming: Incoming, mut client: Client) -> Recorded {
+    let began = incoming.began;
+    match answer(&gateway, &live, incoming, &mut client).await {
+        Ok(responded) => record(responded, &gateway, &live.settings, &mut client).await,
+        Err(stop) => record_stop(stop, began, &gateway, &live.settings, &mut client).await,
+    }
+}
+
+async fn answer(
+    gateway: &Gateway,
+    live: &Arc<Live>,
+    incoming: Incoming,
+    client: &mut Client,
+) -> Result<Responded, Stop> {
+    let received = receive(incoming)?;
+    let routed = route(received, Arc::clone(live))?;
+    let drafted = draft(routed, client).await?;
+    let judged = feedback(drafted, client).await?;
+    let coached = coach(judged, gateway, client).await?;
+    respond(coached, client).await
+}

@@ -1,0 +1,181 @@
+//! Step 1: who calls, what they send, and a record that from now on ends exactly once.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use waltz_exchange::openai::{ApiError, ChatRequest, Speaker};
+use waltz_exchange::record::{Decision, ExchangeRecord, Scanned, UsageRecord};
+use waltz_exchange::{Depth, Risk, id};
+
+use crate::auth::Caller;
+use crate::pipeline::Stop;
+
+/// A request as it came in.
+#[derive(Debug)]
+pub struct Incoming {
+    /// Its id.
+    pub request_id: String,
+    /// The path.
+    pub path: &'static str,
+    /// When it came, by the wall clock.
+    pub at: Timestamp,
+    /// When it came, for durations.
+    pub began: Instant,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Bytes,
+    /// Who sent it.
+    pub caller: Caller,
+}
+
+/// A request that can be answered.
+#[derive(Debug)]
+pub struct Received {
+    /// The request.
+    pub request: ChatRequest,
+    /// Its bytes, which go upstream untouched where nothing has to change.
+    pub raw: Bytes,
+    /// What the client wants beyond the OpenAI form.
+    pub wishes: Wishes,
+    /// When it came.
+    pub began: Instant,
+    /// The record so far.
+    pub record: Box<ExchangeRecord>,
+}
+
+/// What the client wants beyond the OpenAI form.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// `x-waltz-annotations`: on, off, or the default of the form.
+    pub annotations: Option<bool>,
+    /// `x-waltz-on-degraded: error`: rather an error than a degraded answer.
+    pub error_on_degraded: bool,
+    /// `x-waltz-task-type`.
+    pub task_type: Option<String>,
+}
+
+/// Reads a chat request.
+pub fn receive(incoming: Incoming) -> Result<Received, Stop> {
+    let mut record = Box::new(blank_record(&incoming));
+    let Incoming { began, headers, body, .. } = incoming;
+    let parsed = ChatRequest::parse(&body).and_then(|request| {
+        let wishes = wishes(&headers)?;
+        let session = session_id(&headers, &request)?;
+        Ok((request, wishes, session))
+    });
+    let (request, wishes, session) = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => return Err(Stop::new(record, Decision::Invalid, error)),
+    };
+    if let Some(session) = session {
+        record.session_id = session;
+    }
+    record.streamed = request.stream();
+    request.model().clone_into(&mut record.model);
+    record.subject = request.subject().map(|subject| id::sha256_hex(subject.as_bytes()));
+    record.user_request = request.user_request();
+    record.request_hash = id::request_hash(&record.user_request);
+    record.context = context(&request);
+    Ok(Received { request, raw: body, wishes, began, record })
+}
+
+/// The record of a request of which nothing is known yet.
+pub fn blank_record(incoming: &Incoming) -> ExchangeRecord {
+    ExchangeRecord {
+        id: incoming.request_id.clone(),
+        session_id: id::new_session_id(),
+        tenant: incoming.caller.tenant.clone(),
+        subject: None,
+        endpoint: incoming.path.to_owned(),
+        streamed: false,
+        started_at: incoming.at,
+        duration_ms: 0.0,
+        overhead_ms: 0.0,
+        decision: Decision::Failed,
+        status: 200,
+        error: None,
+        degraded: None,
+        response_id: None,
+        agent: String::new(),
+        model: String::new(),
+        variant: String::new(),
+        stage: 1,
+        task_type: String::new(),
+        depth: Depth::None,
+        risk: Risk::Low,
+        scanned: Scanned::default(),
+        request_hash: String::new(),
+        user_request: String::new(),
+        context: Value::Null,
+        prompt_verdict: None,
+        choices: Vec::new(),
+        attempts: Vec::new(),
+        usage: UsageRecord::default(),
+    }
+}
+
+/// The turns before the current request, and the names of the tools on offer.
+pub fn context(request: &ChatRequest) -> Value {
+    let start = request.turn_start();
+    let mut turns = Vec::new();
+    for field in request.texts() {
+        let Some(position) = field.message else { continue };
+        if field.speaker == Speaker::User && position >= start {
+            continue;
+        }
+        let speaker = match field.speaker {
+            Speaker::Operator => "operator",
+            Speaker::User => "user",
+            Speaker::Assistant => "assistant",
+            Speaker::Tool => "tool",
+        };
+        turns.push(json!({"speaker": speaker, "text": field.text}));
+    }
+    let tools: Vec<&str> =
+        request.tools().iter().filter_map(|tool| tool.get("function")?.get("name")?.as_str()).collect();
+    json!({"turns": turns, "tools": tools})
+}
+
+fn wishes(headers: &HeaderMap) -> Result<Wishes, ApiError> {
+    let word = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("\u{fffd}"));
+    let annotations = match word("x-waltz-annotations") {
+        None => None,
+        Some("on") => Some(true),
+        Some("off") => Some(false),
+        Some(_) => return Err(ApiError::invalid("header `x-waltz-annotations` must be on or off", None)),
+    };
+    let error_on_degraded = match word("x-waltz-on-degraded") {
+        None | Some("answer") => false,
+        Some("error") => true,
+        Some(_) => {
+            return Err(ApiError::invalid("header `x-waltz-on-degraded` must be answer or error", None));
+        }
+    };
+    let task_type =
+        word("x-waltz-task-type").map(|value| checked_word("x-waltz-task-type", value)).transpose()?;
+    Ok(Wishes { annotations, error_on_degraded, task_type })
+}
+
+fn session_id(headers: &HeaderMap, request: &ChatRequest) -> Result<Option<String>, ApiError> {
+    let header = headers.get("x-waltz-session-id").map(|value| value.to_str().unwrap_or("\u{fffd}"));
+    let (name, value) = match (header, request.metadata("session_id")) {
+        (Some(value), _) => ("x-waltz-session-id", value),
+        (None, Some(value)) => ("metadata.session_id", value),
+        (None, None) => return Ok(None),
+    };
+    checked_word(name, value).map(Some)
+}
+
+/// A name that is safe to log, to index and to send back in a header.
+pub fn checked_word(name: &str, value: &str) -> Result<String, ApiError> {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "._:-".contains(letter);
+    if (1..=128).contains(&value.len()) && value.chars().all(plain) {
+        return Ok(value.to_owned());
+    }
+    let message = format!("`{name}` must be 1 to 128 letters, digits or any of . _ : -");
+    Err(ApiError::invalid(message, Some(name)))
+}

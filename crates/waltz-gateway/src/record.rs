@@ -1,0 +1,180 @@
+//! Step 7: the exchange goes on record with one write, and only then the terminal frame leaves. An
+//! exchange that ended in an error is recorded the same way.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use serde_json::Value;
+use waltz_exchange::openai::{ApiError, Retry};
+use waltz_exchange::record::{DraftRecord, ExchangeRecord};
+use waltz_exchange::sse;
+use waltz_store::Entry;
+
+use crate::Gateway;
+use crate::client::Client;
+use crate::pipeline::Stop;
+use crate::reply;
+use crate::respond::{Responded, Terminal, common_headers};
+use crate::settings::{RecordText, Settings};
+
+/// An exchange that is over.
+#[derive(Debug)]
+pub struct Recorded {
+    /// Whether it is on record.
+    pub on_record: bool,
+}
+
+/// Records an answered exchange and sends its end.
+pub async fn record(
+    responded: Responded,
+    gateway: &Gateway,
+    settings: &Settings,
+    client: &mut Client,
+) -> Recorded {
+    let Responded { record, began, waited, terminal } = responded;
+    let outcome = append(gateway, settings, record, began, waited);
+    let on_record = outcome.is_ok();
+    let refused = outcome.err().filter(|_| settings.record_required);
+    match (terminal, refused) {
+        (Terminal::Whole(_, headers, _), Some(error)) => {
+            let (status, mut error_headers, body) = reply::error_parts(&error);
+            if let Some(id) = headers.get("x-request-id") {
+                error_headers.insert("x-request-id", id.clone());
+            }
+            client.whole(status, error_headers, body).ok();
+        }
+        (Terminal::Frame(_), Some(error)) => {
+            client.frame(Bytes::from(sse::encode(&error.body().to_string()))).await.ok();
+        }
+        (Terminal::Whole(status, mut headers, body), None) => {
+            if !on_record {
+                reply::set(&mut headers, "x-waltz-degraded", "not_recorded");
+            }
+            client.whole(status, headers, body).ok();
+        }
+        (Terminal::Frame(frame), None) => {
+            client.frame(frame).await.ok();
+        }
+    }
+    Recorded { on_record }
+}
+
+/// Records an exchange that ended early and tells the client why.
+pub async fn record_stop(
+    stop: Stop,
+    began: Instant,
+    gateway: &Gateway,
+    settings: &Settings,
+    client: &mut Client,
+) -> Recorded {
+    let Stop { mut record, decision, error } = stop;
+    record.decision = decision;
+    if let Some(error) = &error {
+        record.status = error.status;
+        record.error = Some(error.code.to_string());
+    } else {
+        // The status that servers log for a client that went away.
+        record.status = 499;
+        record.error = Some("client_gone".to_owned());
+    }
+    let mut common = http::HeaderMap::new();
+    common_headers(&mut common, &record);
+    reply::set(&mut common, "x-waltz-decision", decision.as_str());
+    if let Some(reason) = &record.degraded {
+        reply::set(&mut common, "x-waltz-degraded", reason);
+    }
+    let on_record = append(gateway, settings, record, began, Duration::ZERO).is_ok();
+    if let Some(error) = error {
+        if client.is_streaming() {
+            client.frame(Bytes::from(sse::encode(&error.body().to_string()))).await.ok();
+        } else {
+            let (status, mut headers, body) = reply::error_parts(&error);
+            headers.extend(common);
+            client.whole(status, headers, body).ok();
+        }
+    }
+    Recorded { on_record }
+}
+
+/// Appends to the journal: one write, after which no crash of this process loses the exchange.
+pub fn append(
+    gateway: &Gateway,
+    settings: &Settings,
+    mut record: Box<ExchangeRecord>,
+    began: Instant,
+    waited: Duration,
+) -> Result<(), ApiError> {
+    record.duration_ms = began.elapsed().as_secs_f64() * 1e3;
+    record.overhead_ms = began.elapsed().saturating_sub(waited).as_secs_f64() * 1e3;
+    apply_text_policy(&mut record, settings.record_text);
+    let id = record.id.clone();
+    tracing::info!(
+        request_id = %id,
+        decision = record.decision.as_str(),
+        status = record.status,
+        duration_ms = record.duration_ms,
+        error = record.error.as_deref(),
+        degraded = record.degraded.as_deref(),
+        "exchange"
+    );
+    gateway.store.append(&Entry::Exchange(record)).map_err(|error| {
+        gateway.unrecorded.fetch_add(1, Ordering::Relaxed);
+        tracing::error!(request_id = %id, error = %error, "exchange could not be recorded");
+        ApiError::upstream(
+            503,
+            "waltz_record_unavailable",
+            "the exchange could not be recorded, and the operator's policy is to answer nothing that is not on record",
+            Retry::After(1_000),
+        )
+    })
+}
+
+/// Masks or removes every text of a record.
+fn apply_text_policy(record: &mut ExchangeRecord, policy: RecordText) {
+    let change: fn(&mut String) = match policy {
+        RecordText::Full => return,
+        RecordText::None => String::clear,
+        RecordText::Masked => |text| {
+            let masked = waltz_screen::mask(text);
+            if !masked.found.is_empty() {
+                *text = masked.text;
+            }
+        },
+    };
+    change(&mut record.user_request);
+    change_value(&mut record.context, change);
+    for choice in &mut record.choices {
+        change_draft(&mut choice.draft, change);
+        if let Some(checked) = &mut choice.self_check {
+            change_draft(checked, change);
+        }
+        for round in &mut choice.rounds {
+            change(&mut round.feedback);
+            change_draft(&mut round.revision, change);
+        }
+        change(&mut choice.final_text);
+        if let Some(verdict) = &mut choice.final_verdict {
+            change(&mut verdict.reasoning);
+            change(&mut verdict.feedback);
+        }
+    }
+}
+
+fn change_draft(draft: &mut DraftRecord, change: fn(&mut String)) {
+    change(&mut draft.text);
+    change(&mut draft.assessment.reasoning);
+    if let Some(verdict) = &mut draft.verdict {
+        change(&mut verdict.reasoning);
+        change(&mut verdict.feedback);
+    }
+}
+
+fn change_value(value: &mut Value, change: fn(&mut String)) {
+    match value {
+        Value::String(text) => change(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| change_value(item, change)),
+        Value::Object(fields) => fields.values_mut().for_each(|item| change_value(item, change)),
+        _ => {}
+    }
+}

@@ -1,0 +1,272 @@
+//! Step 6: the answer in the form the client asked for. Everything is sent but the terminal frame,
+//! which waits until the exchange is on record.
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use serde_json::{Map, Value, json};
+use waltz_exchange::Verdict;
+use waltz_exchange::openai::Answer;
+use waltz_exchange::record::{Decision, ExchangeRecord};
+use waltz_exchange::sse;
+
+use crate::api::moderations;
+use crate::client::Client;
+use crate::coach::Coached;
+use crate::feedback::Raw;
+use crate::pipeline::Stop;
+use crate::reply;
+use crate::route::Routed;
+
+/// An answer of which only the end is missing.
+pub struct Responded {
+    /// The record, complete but for its duration.
+    pub record: Box<ExchangeRecord>,
+    /// When the request came.
+    pub began: std::time::Instant,
+    /// Time that was upstream's.
+    pub waited: std::time::Duration,
+    /// What ends the reply.
+    pub terminal: Terminal,
+}
+
+/// What ends a reply.
+#[derive(Debug)]
+pub enum Terminal {
+    /// The whole reply.
+    Whole(StatusCode, HeaderMap, Bytes),
+    /// The last frame of a stream.
+    Frame(Bytes),
+}
+
+/// The version of the `waltz` object.
+const VERSION: u32 = 1;
+
+/// Sends the answer, all but its end.
+pub async fn respond(coached: Coached, client: &Client) -> Result<Responded, Stop> {
+    let Coached { routed, mut answer, raw, released, tally, decision, rounds, degraded } = coached;
+    let waited = tally.waited;
+    let Routed { received, may_change, depth, .. } = routed;
+    let mut record = received.record;
+    record.usage.coaching_tokens = tally.coaching_tokens();
+    if let Some((prompt, completion)) = answer.usage() {
+        record.usage.prompt_tokens = prompt;
+        record.usage.completion_tokens = completion;
+    }
+    record.attempts = tally.attempts;
+    record.decision = decision;
+    record.degraded = degraded.map(str::to_owned);
+    record.status = 200;
+    add_usage(&mut answer, tally.revisions);
+    if answer.id().is_none_or(str::is_empty) {
+        answer.head.insert("id".to_owned(), json!(waltz_exchange::id::new_response_id()));
+    }
+    record.response_id = answer.id().map(str::to_owned);
+    let transparent = !may_change && depth == waltz_exchange::Depth::None;
+    let summary = Summary { record: &record, rounds, transparent };
+    let began = received.began;
+    let moderation = received.request.moderation().map(|_| summary.moderation());
+    let terminal = if client.is_streaming() {
+        let asked = received.wishes.annotations == Some(true) || moderation.is_some();
+        let extras = asked.then(|| summary.extras(moderation.as_ref()));
+        let include_usage = received.request.include_usage();
+        let frames = if released { Vec::new() } else { frames(&answer, raw, include_usage) };
+        if send(client, &answer, frames, extras).await.is_err() {
+            return Err(Stop::client_gone(record));
+        }
+        Terminal::Frame(Bytes::from_static(sse::DONE.as_bytes()))
+    } else {
+        let wanted = received.wishes.annotations != Some(false) && !transparent;
+        let mut extras = if wanted { summary.extras(moderation.as_ref()) } else { Map::new() };
+        if !wanted && let Some(moderation) = moderation {
+            extras.insert("moderation".to_owned(), moderation);
+        }
+        let body = whole(&answer, raw, &extras);
+        let mut headers = reply::json_headers();
+        final_headers(&mut headers, &record, rounds);
+        let overhead = began.elapsed().saturating_sub(waited);
+        reply::set(&mut headers, "x-waltz-overhead-ms", &format!("{:.3}", overhead.as_secs_f64() * 1e3));
+        reply::set(&mut headers, "openai-processing-ms", &began.elapsed().as_millis().to_string());
+        Terminal::Whole(StatusCode::OK, headers, body)
+    };
+    Ok(Responded { record, began, waited, terminal })
+}
+
+/// The headers of a stream, sent before there is a verdict.
+pub fn pending_headers(routed: &Routed) -> HeaderMap {
+    let record = &routed.received.record;
+    let mut headers = reply::stream_headers();
+    let decision = if routed.may_change { "pending" } else { "passthrough" };
+    common_headers(&mut headers, record);
+    reply::set(&mut headers, "x-waltz-decision", decision);
+    // The draft is read as a whole before its first word is released.
+    reply::set(&mut headers, "x-waltz-window", if routed.may_change { "whole" } else { "none" });
+    headers
+}
+
+/// The headers of a whole reply.
+pub fn final_headers(headers: &mut HeaderMap, record: &ExchangeRecord, rounds: u32) {
+    common_headers(headers, record);
+    reply::set(headers, "x-waltz-decision", record.decision.as_str());
+    reply::set(headers, "x-waltz-rounds", &rounds.to_string());
+    if let Some(reason) = &record.degraded {
+        reply::set(headers, "x-waltz-degraded", reason);
+    }
+}
+
+/// The headers that every answer of an exchange carries, errors too.
+pub fn common_headers(headers: &mut HeaderMap, record: &ExchangeRecord) {
+    reply::set(headers, "x-request-id", &record.id);
+    reply::set(headers, "x-waltz-session-id", &record.session_id);
+    reply::set(headers, "x-waltz-stage", &record.stage.to_string());
+    if !record.variant.is_empty() {
+        reply::set(headers, "x-waltz-variant", &record.variant);
+    }
+}
+
+/// The answer's usage counts every round the client pays for.
+fn add_usage(answer: &mut Answer, revisions: (u64, u64)) {
+    let (more_prompt, more_completion) = revisions;
+    if more_prompt + more_completion == 0 {
+        return;
+    }
+    let (prompt, completion) = answer.usage().unwrap_or((0, 0));
+    let (prompt, completion) = (prompt + more_prompt, completion + more_completion);
+    let usage = json!({"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion});
+    answer.head.insert("usage".to_owned(), usage);
+}
+
+/// The body of a JSON answer. An unchanged draft is sent as the bytes that came, with ours spliced in
+/// before the closing brace.
+fn whole(answer: &Answer, raw: Raw, extras: &Map<String, Value>) -> Bytes {
+    if let Raw::Json(bytes) = &raw {
+        if extras.is_empty() {
+            return bytes.clone();
+        }
+        let end = bytes.iter().rposition(|byte| *byte == b'}');
+        let clash = extras.keys().any(|name| answer.head.contains_key(name));
+        if let Some(end) = end.filter(|_| !clash) {
+            let mut body = Vec::with_capacity(bytes.len() + 512);
+            body.extend_from_slice(&bytes[..end]);
+            body.push(b',');
+            let ours = Value::Object(extras.clone()).to_string();
+            body.extend_from_slice(&ours.as_bytes()[1..]);
+            return Bytes::from(body);
+        }
+    }
+    let mut body = answer.to_json();
+    for (name, value) in extras {
+        body[name] = value.clone();
+    }
+    Bytes::from(body.to_string())
+}
+
+/// The frames of a stream, without its end.
+fn frames(answer: &Answer, raw: Raw, include_usage: bool) -> Vec<String> {
+    match raw {
+        Raw::Events(events) => events.into_iter().map(|event| sse::encode(&event.data)).collect(),
+        Raw::Json(_) | Raw::Rewritten => {
+            answer.to_chunks(include_usage).iter().map(|chunk| sse::encode(&chunk.to_string())).collect()
+        }
+    }
+}
+
+async fn send(
+    client: &Client,
+    answer: &Answer,
+    frames: Vec<String>,
+    extras: Option<Map<String, Value>>,
+) -> Result<(), crate::client::Gone> {
+    for frame in frames {
+        client.frame(Bytes::from(frame)).await?;
+    }
+    if let Some(extras) = extras {
+        let mut chunk = answer.chunk(json!([]), false);
+        for (name, value) in extras {
+            chunk[name] = value;
+        }
+        client.frame(Bytes::from(sse::encode(&chunk.to_string()))).await?;
+    }
+    Ok(())
+}
+
+/// What the client is told beside the answer.
+struct Summary<'a> {
+    record: &'a ExchangeRecord,
+    rounds: u32,
+    transparent: bool,
+}
+
+impl Summary<'_> {
+    fn extras(&self, moderation: Option<&Value>) -> Map<String, Value> {
+        let mut extras = Map::new();
+        extras.insert("waltz".to_owned(), self.object());
+        if let Some(moderation) = moderation {
+            extras.insert("moderation".to_owned(), moderation.clone());
+        }
+        extras
+    }
+
+    fn object(&self) -> Value {
+        let record = self.record;
+        let worst = |score: fn(&Verdict) -> f32| self.verdicts().map(score).fold(1.0, f32::min);
+        let judged = self.verdicts().next().is_some();
+        json!({
+            "version": VERSION,
+            "decision": record.decision.as_str(),
+            "rounds": self.rounds,
+            "categories": self.categories(),
+            "safety_score": judged.then(|| worst(|verdict| verdict.safety_score)),
+            "helpfulness_score": judged.then(|| worst(|verdict| verdict.helpfulness_score)),
+            "variant": record.variant,
+            "stage": record.stage,
+            "risk": record.risk.as_str(),
+            "session_id": record.session_id,
+            "evaluation_id": record.id,
+            "degraded": record.degraded,
+            "scanned": record.scanned,
+            "coaching_tokens": record.usage.coaching_tokens,
+        })
+    }
+
+    fn verdicts(&self) -> impl Iterator<Item = &Verdict> {
+        self.record.choices.iter().filter_map(|choice| choice.final_verdict.as_ref())
+    }
+
+    /// Harm found in the drafts, so that the client learns what was mended.
+    fn categories(&self) -> Map<String, Value> {
+        let mut highest: Map<String, Value> = Map::new();
+        for verdict in self.record.choices.iter().filter_map(|choice| choice.draft.verdict.as_ref()) {
+            for (category, score) in &verdict.categories {
+                let known = highest.get(category.as_str()).and_then(Value::as_f64).unwrap_or(0.0);
+                highest.insert(category.as_str().to_owned(), json!(known.max(f64::from(*score))));
+            }
+        }
+        highest
+    }
+
+    fn moderation(&self) -> Value {
+        let side = |verdict: Option<&Verdict>| match verdict {
+            Some(verdict) if verdict.state.is_degraded() => json!({
+                "type": "error",
+                "code": verdict.state.as_str(),
+                "message": "the judge could not give a verdict",
+            }),
+            Some(verdict) => moderations::results(verdict),
+            None if self.transparent => json!({
+                "type": "error",
+                "code": "waltz_disabled",
+                "message": "nothing is judged while waltz is switched off",
+            }),
+            None => {
+                json!({"type": "error", "code": "not_judged", "message": "the policy asks for no verdict here"})
+            }
+        };
+        let worst = self.verdicts().max_by(|left, right| left.response_harm.total_cmp(&right.response_harm));
+        json!({"input": side(self.record.prompt_verdict.as_ref()), "output": side(worst)})
+    }
+}
+
+/// Whether an exchange ended with an answer of the agent, for logs.
+pub fn is_answer(decision: Decision) -> bool {
+    matches!(decision, Decision::Released | Decision::Coached | Decision::Passthrough)
+}

@@ -1,0 +1,112 @@
+//! Step 2: which agent answers, how deep its answer is read, and whether the request goes on at all.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use waltz_coach::conversation::SharedAgent;
+use waltz_coach::judge::{self, RequestReading, THRESHOLD};
+use waltz_coach::templates;
+use waltz_exchange::openai::{ApiError, ModerationMode, Retry};
+use waltz_exchange::record::Decision;
+use waltz_exchange::{Depth, Level, Verdict};
+
+use crate::live::Live;
+use crate::pipeline::Stop;
+use crate::receive::Received;
+use crate::settings::InputPolicy;
+
+/// A request with its agent and its reading.
+pub struct Routed {
+    /// The step before.
+    pub received: Received,
+    /// The configuration that this exchange sees to its end.
+    pub live: Arc<Live>,
+    /// Who answers.
+    pub agent: SharedAgent,
+    /// What was read in the request.
+    pub reading: RequestReading,
+    /// How deep the answer is read.
+    pub depth: Depth,
+    /// The answer may be changed.
+    pub may_change: bool,
+}
+
+/// Chooses the agent and reads the request.
+pub fn route(mut received: Received, live: Arc<Live>) -> Result<Routed, Stop> {
+    let record = &mut received.record;
+    record.stage = live.settings.stage;
+    let model = received.request.model();
+    let Some(agent) = live.agent_for(model) else {
+        let error = model_not_found(model);
+        return Err(Stop::new(received.record, Decision::Invalid, error));
+    };
+    record.agent.clone_from(&agent.name);
+    record.variant.clone_from(&agent.variant);
+    let policy = &live.settings.policy;
+    let asked_type = received.wishes.task_type.as_deref().or_else(|| received.request.metadata("task_type"));
+    let task_type = asked_type.or(agent.task_type.as_deref()).unwrap_or(&policy.default_task_type);
+    task_type.clone_into(&mut record.task_type);
+    let depth = if live.settings.enabled { policy.depth(&record.endpoint, task_type) } else { Depth::None };
+    record.depth = depth;
+    if depth == Depth::None {
+        let reading = RequestReading::default();
+        return Ok(Routed { received, live, agent, reading, depth, may_change: false });
+    }
+    let began = Instant::now();
+    let reading = judge::read_request(&live.screen, &received.request);
+    record.risk = reading.risk;
+    record.scanned.request_fields = reading.fields;
+    record.scanned.request_bytes = reading.bytes;
+    record.prompt_verdict = Some(prompt_verdict(&reading, began));
+    let may_change = !live.settings.feedback_only;
+    if may_change && is_blocked(&received, policy.input, &reading) {
+        return Err(Stop::new(received.record, Decision::Blocked, input_blocked()));
+    }
+    Ok(Routed { received, live, agent, reading, depth, may_change })
+}
+
+/// The error for a model that nobody serves.
+pub fn model_not_found(model: &str) -> ApiError {
+    ApiError {
+        status: 404,
+        kind: "invalid_request_error".into(),
+        message: format!("the model `{model}` does not exist here; GET /v1/models lists those that do"),
+        param: Some("model".to_owned()),
+        code: "model_not_found".into(),
+        retry: Retry::Never,
+    }
+}
+
+fn is_blocked(received: &Received, input: InputPolicy, reading: &RequestReading) -> bool {
+    let asked =
+        received.request.moderation().is_some_and(|moderation| moderation.input == ModerationMode::Block);
+    let harmful = reading.harm >= THRESHOLD;
+    reading.blocks || (harmful && (asked || input == InputPolicy::Block))
+}
+
+fn input_blocked() -> ApiError {
+    ApiError {
+        status: 400,
+        kind: "invalid_request_error".into(),
+        message: templates::BLOCKED_PROMPT.to_owned(),
+        param: Some("messages".to_owned()),
+        code: "waltz_input_blocked".into(),
+        retry: Retry::Never,
+    }
+}
+
+/// What was read in a request, in the form of a verdict.
+pub fn prompt_verdict(reading: &RequestReading, began: Instant) -> Verdict {
+    Verdict {
+        is_unsafe: reading.harm >= THRESHOLD,
+        prompt_harm: reading.harm,
+        categories: reading.categories.clone(),
+        issues: reading.issues.clone(),
+        blocks: reading.blocks,
+        level: Level::Screen,
+        micros: u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX),
+        safety_score: 1.0 - reading.harm,
+        helpfulness_score: 1.0,
+        ..Verdict::default()
+    }
+}

@@ -1,0 +1,218 @@
+//! Paths and what answers them. Every reply, of whatever path, carries `x-request-id`, and every error
+//! is OpenAI's error body.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{FromRequestParts, Path, Query, Request, State};
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
+use axum::routing::{get, post};
+use bytes::Bytes;
+use futures_util::stream;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use http::request::Parts;
+use http::{HeaderMap, StatusCode, Uri};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use jiff::Timestamp;
+use waltz_exchange::id;
+use waltz_exchange::openai::{ApiError, Retry};
+
+use crate::api::{embeddings, evaluate, health, models, moderations, outcomes, sessions};
+use crate::auth::{Caller, authenticate};
+use crate::client::{Client, Head, Line, line};
+use crate::live::{Gateway, Live};
+use crate::receive::Incoming;
+use crate::record::Recorded;
+use crate::{pipeline, reply};
+
+/// The description of the interface.
+pub const OPENAPI: &str = include_str!("../openapi.json");
+
+type Shared = State<Arc<Gateway>>;
+
+/// The id of a request, made when it arrives.
+#[derive(Clone, Debug)]
+struct RequestId(String);
+
+/// Every path of the gateway.
+pub fn router(gateway: Arc<Gateway>) -> Router {
+    Router::new()
+        .route("/v1/chat/completions", post(chat))
+        .route("/v1/embeddings", post(embed))
+        .route("/v1/moderations", post(moderate))
+        .route("/v1/models", get(list_models))
+        .route("/v1/models/{*id}", get(show_model))
+        .route("/waltz/v1/evaluate", post(judge))
+        .route("/waltz/v1/sessions", get(list_sessions))
+        .route("/waltz/v1/sessions/{id}", get(show_session))
+        .route("/waltz/v1/outcomes", post(report_outcome))
+        .route("/healthz", get(async || health::live()))
+        .route("/readyz", get(async |State(gateway): Shared| health::ready(&gateway)))
+        .route(
+            "/openapi.json",
+            get(async || reply::response(StatusCode::OK, reply::json_headers(), OPENAPI.into())),
+        )
+        .fallback(async |uri: Uri| reply::error(&not_found(uri.path())))
+        .method_not_allowed_fallback(async |uri: Uri| reply::error(&not_found(uri.path())))
+        .layer(from_fn(with_request_id))
+        .with_state(gateway)
+}
+
+async fn with_request_id(mut request: Request, next: Next) -> Response {
+    let request_id = id::new_request_id();
+    request.extensions_mut().insert(RequestId(request_id.clone()));
+    let mut response = next.run(request).await;
+    if !response.headers().contains_key("x-request-id") {
+        reply::set(response.headers_mut(), "x-request-id", &request_id);
+    }
+    response
+}
+
+/// A request whose caller is known, with the configuration that it sees.
+struct Admitted {
+    caller: Caller,
+    live: Arc<Live>,
+    headers: HeaderMap,
+    request_id: String,
+}
+
+impl FromRequestParts<Arc<Gateway>> for Admitted {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, gateway: &Arc<Gateway>) -> Result<Self, Response> {
+        let live = gateway.live.load_full();
+        let caller = authenticate(gateway, &live, &parts.headers).map_err(|error| reply::error(&error))?;
+        let request_id = parts.extensions.get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
+        Ok(Self { caller, live, headers: std::mem::take(&mut parts.headers), request_id })
+    }
+}
+
+async fn chat(State(gateway): Shared, admitted: Admitted, body: Body) -> Response {
+    let path = "/v1/chat/completions";
+    exchange(gateway, admitted, body, path, pipeline::run).await
+}
+
+async fn embed(State(gateway): Shared, admitted: Admitted, body: Body) -> Response {
+    exchange(gateway, admitted, body, "/v1/embeddings", embeddings::run).await
+}
+
+async fn judge(State(gateway): Shared, admitted: Admitted, body: Body) -> Response {
+    exchange(gateway, admitted, body, "/waltz/v1/evaluate", evaluate::run).await
+}
+
+async fn moderate(admitted: Admitted, body: Body) -> Response {
+    match read_body(&admitted, body).await {
+        Ok(body) => moderations::moderate(&admitted.live, &body, &admitted.request_id),
+        Err(error) => reply::error(&error),
+    }
+}
+
+async fn report_outcome(State(gateway): Shared, admitted: Admitted, body: Body) -> Response {
+    match read_body(&admitted, body).await {
+        Ok(body) => outcomes::create(&gateway, &admitted.caller, &body, Timestamp::now()).await,
+        Err(error) => reply::error(&error),
+    }
+}
+
+async fn list_models(admitted: Admitted) -> Response {
+    models::list(&admitted.live)
+}
+
+async fn show_model(admitted: Admitted, Path(id): Path<String>) -> Response {
+    models::show(&admitted.live, &id)
+}
+
+async fn list_sessions(
+    State(gateway): Shared,
+    admitted: Admitted,
+    Query(query): Query<HashMap<String, String>>,
+) -> Response {
+    sessions::list(&gateway, &admitted.caller, &query).await
+}
+
+async fn show_session(State(gateway): Shared, admitted: Admitted, Path(id): Path<String>) -> Response {
+    sessions::show(&gateway, &admitted.caller, &id).await
+}
+
+/// Runs an exchange on its own tracked task, so that it is recorded whether the client waits or not.
+async fn exchange<F>(
+    gateway: Arc<Gateway>,
+    admitted: Admitted,
+    body: Body,
+    path: &'static str,
+    run: impl FnOnce(Arc<Gateway>, Arc<Live>, Incoming, Client) -> F,
+) -> Response
+where
+    F: Future<Output = Recorded> + Send + 'static,
+{
+    let began = Instant::now();
+    let at = Timestamp::now();
+    if gateway.draining.is_cancelled() {
+        let error = ApiError::upstream(503, "draining", "the gateway is shutting down", Retry::After(1_000));
+        return reply::error(&error);
+    }
+    let body = match read_body(&admitted, body).await {
+        Ok(body) => body,
+        Err(error) => return reply::error(&error),
+    };
+    let Admitted { caller, live, headers, request_id } = admitted;
+    let (client, line) = line(live.settings.heartbeat);
+    let incoming = Incoming { request_id, path, at, began, headers, body, caller };
+    gateway.tasks.spawn(run(Arc::clone(&gateway), live, incoming, client));
+    reply_from(line).await
+}
+
+async fn reply_from(line: Line) -> Response {
+    let Line { head, frames } = line;
+    match head.await {
+        Ok(Head::Whole(status, headers, body)) => reply::response(status, headers, Body::from(body)),
+        Ok(Head::Stream(headers)) => {
+            let frames = stream::unfold(frames, |mut frames| async move {
+                frames.recv().await.map(|frame| (Ok::<_, std::convert::Infallible>(frame), frames))
+            });
+            reply::response(StatusCode::OK, headers, Body::from_stream(frames))
+        }
+        // The exchange's task ended without a word, which only a panic can do.
+        Err(_) => reply::error(&ApiError::upstream(500, "internal_error", "internal error", Retry::Never)),
+    }
+}
+
+/// Reads a body up to the limit. A body that is too large by its own announcement is not read at all.
+async fn read_body(admitted: &Admitted, body: Body) -> Result<Bytes, ApiError> {
+    let limit = admitted.live.settings.max_body_bytes;
+    let word = |name| admitted.headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    if word(CONTENT_ENCODING).is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
+        let mut error =
+            ApiError::invalid("compressed request bodies are not accepted; send plain JSON", None);
+        error.status = 415;
+        return Err(error);
+    }
+    let announced = word(CONTENT_LENGTH).and_then(|length| length.parse::<u64>().ok());
+    if announced.is_some_and(|length| length > limit as u64) {
+        return Err(too_large(limit));
+    }
+    match Limited::new(body, limit).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large(limit)),
+        Err(_) => Err(ApiError::invalid("the request body broke off", None)),
+    }
+}
+
+fn too_large(limit: usize) -> ApiError {
+    let message = format!("the request body is larger than {limit} bytes (`server.max_body_bytes`)");
+    let mut error = ApiError::invalid(message, None).with_code("request_too_large");
+    error.status = 413;
+    error
+}
+
+fn not_found(path: &str) -> ApiError {
+    let shown: String = path.chars().filter(|letter| !letter.is_control()).take(200).collect();
+    let message = format!("there is no `{shown}` for this method; GET /openapi.json lists every path");
+    let mut error = ApiError::invalid(message, None).with_code("unknown_url");
+    error.status = 404;
+    error
+}

@@ -1,0 +1,72 @@
+//! Time per kilobyte of `Screen::read`, one core: `cargo bench -p waltz-screen`.
+//! The goal is 20 us/kB on clean text and 1 MB of hostile text under 50 ms.
+#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+
+use std::error::Error;
+use std::hint::black_box;
+use std::time::Instant;
+
+use waltz_screen::{Screen, Side};
+
+const ENGLISH: &str = "The committee met on Tuesday to discuss the new library. Several members asked how the \
+    building would be paid for, and the treasurer explained that most of the money had been raised already. \
+    \"We should open next spring,\" she said, and nobody disagreed. Visitors will find a reading room, a cafe \
+    and a garden with places to sit. If you want to help, write to the office or come to the next meeting. ";
+const CODE: &str = "fn main() -> Result<(), Error> {\n    let mut items = Vec::with_capacity(64);\n    \
+    for (index, line) in input.lines().enumerate() {\n        let value: u32 = line.trim().parse()?;\n        \
+    items.push(Item { id: index as u64, value, name: format!(\"item_{index}\") });\n    }\n    \
+    items.sort_by_key(|item| item.value);\n    println!(\"{} items\", items.len());\n    Ok(())\n}\n";
+const FRENCH: &str = "Le comité s’est réuni mardi pour parler de la nouvelle bibliothèque. Plusieurs membres \
+    ont demandé comment le bâtiment serait payé, et la trésorière a expliqué que l’argent était déjà là. ";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let started = Instant::now();
+    let screen = Screen::builtin()?;
+    println!("build            {:>10.1} ms", started.elapsed().as_secs_f64() * 1e3);
+    for (name, text) in [
+        ("english 1 kB", ENGLISH.repeat(3)[..1000].to_owned()),
+        ("english 16 kB", ENGLISH.repeat(40)),
+        ("code 16 kB", CODE.repeat(40)),
+        ("french 16 kB", FRENCH.repeat(80)),
+    ] {
+        report(&screen, name, &text, 400);
+    }
+    let megabyte = 1 << 20;
+    for (name, unit) in [
+        ("aaaa 1 MB", "a"),
+        ("brackets 1 MB", "((([[[{{{"),
+        ("hack 1 MB", "hack "),
+        ("hack account 1 MB", "hack the account how to "),
+        ("how to 1 MB", "how to "),
+        ("make 1 MB", "make "),
+        ("near match 1 MB", "make a bom explosiv weapo hac accoun steal "),
+        ("all terms 1 MB", "how to make a bomb write kill someone steal money hack phone drugs fraud "),
+        ("marks 1 MB", "\u{301}"),
+        ("a + marks 1 MB", "a\u{301}\u{302}"),
+        ("leet 1 MB", "h4ck b0mb k1ll "),
+        ("spelt 1 MB", "h a c k "),
+        ("spelt digits 1 MB", "x y z 1 2 3 4 5 6 7 8 9 "),
+        ("digits 1 MB", "4111 1111 "),
+        ("mail 1 MB", "a@a."),
+        ("password 1 MB", "password:"),
+        ("pem 1 MB", "-----BEGIN PRIVATE KEY-----"),
+        ("override 1 MB", "\u{202e}ab\u{202c}"),
+    ] {
+        report(&screen, name, &unit.repeat(megabyte / unit.len()), 7);
+    }
+    Ok(())
+}
+
+fn report(screen: &Screen, name: &str, text: &str, runs: usize) {
+    let mut micros: Vec<f64> = (0..runs)
+        .map(|_| {
+            let started = Instant::now();
+            black_box(screen.read(black_box(text), Side::Prompt));
+            started.elapsed().as_secs_f64() * 1e6
+        })
+        .collect();
+    micros.sort_by(f64::total_cmp);
+    let median = micros[runs / 2];
+    let per_kilobyte = median / (text.len() as f64 / 1000.0);
+    println!("{name:<18} {per_kilobyte:>8.2} us/kB  {:>9.3} ms  n = {runs}", median / 1e3);
+}

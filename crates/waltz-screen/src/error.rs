@@ -1,0 +1,60 @@
+//! What can go wrong while rules are read and compiled. Reading a text never fails.
+
+use std::fmt;
+
+/// Why a screen could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file is not TOML.
+    #[error("cannot read rules file as TOML")]
+    Syntax(#[source] Box<toml::de::Error>),
+    /// The file is larger than a rules file may be.
+    #[error("rules file has {bytes} bytes, allowed are {limit}")]
+    TooLarge {
+        /// Size of the file.
+        bytes: usize,
+        /// Largest size that is read.
+        limit: usize,
+    },
+    /// The file holds more rules than are allowed.
+    #[error("rules file has {rules} rules, allowed are {limit}")]
+    TooManyRules {
+        /// Rules in the file.
+        rules: usize,
+        /// Most rules that are read.
+        limit: usize,
+    },
+    /// The file holds no rule.
+    #[error("rules file has no rules, expected at least one [[rule]]")]
+    Empty,
+    /// The file is TOML, but some rules are wrong; every mistake is listed.
+    #[error("rules file has {} mistake(s): {}", .0.len(), list(.0))]
+    Mistakes(Vec<RuleMistake>),
+    /// The terms of all rules together could not be compiled.
+    #[error("cannot compile terms")]
+    Terms(#[source] Box<aho_corasick::BuildError>),
+    /// The regular expressions of all rules together could not be compiled.
+    #[error("cannot compile the regular expressions of all rules together")]
+    Expressions(#[source] Box<regex::Error>),
+}
+
+/// One mistake in one rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleMistake {
+    /// The rule, by position from 1 and by id where it has one; or the part of the file.
+    pub place: String,
+    /// What is wrong and what is allowed.
+    pub problem: String,
+}
+
+impl fmt::Display for RuleMistake {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { place, problem } = self;
+        write!(formatter, "{place}: {problem}")
+    }
+}
+
+fn list(mistakes: &[RuleMistake]) -> String {
+    let lines: Vec<String> = mistakes.iter().map(RuleMistake::to_string).collect();
+    lines.join("; ")
+}

@@ -1,0 +1,27 @@
+//! Level 0 of the judge: text in, findings out, in microseconds.
+//!
+//! [`Screen`] is compiled once and shared; [`Screen::read`] is a pure function of the text, does no
+//! I/O and runs on whichever thread calls it. Patterns are data (`patterns/*.toml`); operators add
+//! their own in the same form through [`Rules`]. Personal data and secrets are found by [`find_pii`].
+
+mod error;
+mod family;
+mod finding;
+mod matching;
+mod normalise;
+mod patterns;
+mod pii;
+mod proximity;
+mod refusal;
+mod rules;
+mod screen;
+mod secret;
+mod words;
+
+pub use error::{Error, RuleMistake};
+pub use family::FamilyInfo;
+pub use finding::{Finding, Kind, Reading, Side};
+pub use normalise::{Normalised, normalise};
+pub use pii::{Masked, PiiFinding, PiiKind, find_pii, mask};
+pub use rules::Rules;
+pub use screen::Screen;

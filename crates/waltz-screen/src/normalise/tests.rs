@@ -1,0 +1,87 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn text(original: &str) -> String {
+    normalise(original).text
+}
+
+#[test]
+fn plain_ascii_is_lowered_and_keeps_its_places() {
+    let view = normalise("Hello World");
+    assert_eq!(view.text, "hello world");
+    assert_eq!(view.span(6..11), Span { start: 6, end: 11 });
+    assert!(!view.disguised);
+}
+
+#[test]
+fn disguises_read_like_the_plain_word() {
+    for disguised in [
+        "h\u{200b}a\u{200d}c\u{ad}k",
+        "ｈａｃｋ",
+        "𝐡𝐚𝐜𝐤",
+        "ⓗⓐⓒⓚ",
+        "hасk",
+        "h\u{301}a\u{302}c\u{336}k\u{20dd}",
+        "há\u{327}çk",
+        "ha\u{0}ck",
+        "ha\u{e0020}ck",
+        "\u{feff}hack",
+    ] {
+        assert_eq!(text(disguised).lines().next(), Some("hack"), "{disguised:?}");
+    }
+}
+
+#[test]
+fn hidden_text_is_moved_to_its_own_line() {
+    let smuggled = "ok\u{e0068}\u{e0069} then";
+    let view = normalise(smuggled);
+    assert_eq!(view.text, "ok then\n\nhi");
+    assert!(view.disguised);
+    assert_eq!(view.span(9..11), Span { start: 2, end: 10 });
+}
+
+#[test]
+fn an_override_is_read_backwards_too() {
+    assert!(text("\u{202e}kcah\u{202c} done").contains("\nhack"));
+}
+
+#[test]
+fn spans_cover_whole_characters() {
+    let original = "x ｈａｃｋ y";
+    let view = normalise(original);
+    let span = view.span(2..6);
+    assert_eq!(&original[span.start..span.end], "ｈａｃｋ");
+}
+
+#[test]
+fn other_scripts_keep_their_marks() {
+    assert_eq!(text("हिन्दी"), "हिन्दी");
+}
+
+#[test]
+fn ordinary_accents_are_no_disguise() {
+    assert!(!normalise("déjà vu à l’été, crème brûlée").disguised);
+    assert!(normalise("ｈｏｗ ｔｏ").disguised);
+    assert!(normalise("h\u{336}e\u{336}l\u{336}l\u{336}o").disguised);
+}
+
+proptest! {
+    #[test]
+    fn any_span_is_inside_and_on_boundaries(original in "\\PC{0,40}|[\u{0}-\u{10ffff}]{0,40}", cut in 0.0_f64..1.0) {
+        let view = normalise(&original);
+        let start = (view.text.len() as f64 * cut) as usize;
+        for end in start..=view.text.len() {
+            let span = view.span(start..end);
+            prop_assert!(span.start <= span.end && span.end <= original.len());
+            prop_assert!(original.is_char_boundary(span.start) && original.is_char_boundary(span.end));
+        }
+    }
+
+    #[test]
+    fn invisible_characters_change_nothing(word in "[a-z]{1,12}", at in 0_usize..12, filler in "[\u{200b}-\u{200d}\u{ad}\u{feff}\u{2060}]") {
+        let at = at.min(word.len());
+        let split = format!("{}{filler}{}", &word[..at], &word[at..]);
+        prop_assert_eq!(text(&split), word);
+    }
+}

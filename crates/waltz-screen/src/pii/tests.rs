@@ -1,0 +1,113 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn kinds(text: &str) -> Vec<(PiiKind, &str)> {
+    find_pii(text).iter().map(|found| (found.kind, &text[found.span.start..found.span.end])).collect()
+}
+
+#[test]
+fn each_sort_is_found_where_it_stands() {
+    for (text, kind, value) in [
+        ("write to jane.doe+x@mail.example.org now", PiiKind::Email, "jane.doe+x@mail.example.org"),
+        ("call +49 30 901820 today", PiiKind::Phone, "+49 30 901820"),
+        ("call (415) 555-2671 today", PiiKind::Phone, "(415) 555-2671"),
+        ("call 415-555-2671", PiiKind::Phone, "415-555-2671"),
+        ("card 4111 1111 1111 1111.", PiiKind::Card, "4111 1111 1111 1111"),
+        ("card 378282246310005", PiiKind::Card, "378282246310005"),
+        ("IBAN DE89 3704 0044 0532 0130 00 please", PiiKind::Iban, "DE89 3704 0044 0532 0130 00"),
+        ("iban GB82WEST12345698765432", PiiKind::Iban, "GB82WEST12345698765432"),
+        ("ssn 536-22-1876", PiiKind::Ssn, "536-22-1876"),
+        ("host 192.168.17.4 is up", PiiKind::Ipv4, "192.168.17.4"),
+        ("key sk-abcdefghij0123456789abcd", PiiKind::ApiKey, "sk-abcdefghij0123456789abcd"),
+        ("AKIAIOSFODNN7EXAMPLE", PiiKind::ApiKey, "AKIAIOSFODNN7EXAMPLE"),
+        ("xoxb-123456789012-abcdef", PiiKind::ApiKey, "xoxb-123456789012-abcdef"),
+        (
+            "t eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcDEF123456 x",
+            PiiKind::Jwt,
+            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcDEF123456",
+        ),
+        ("password: hunter2!x", PiiKind::Password, "hunter2!x"),
+        ("\"password\": \"s3cr3t!\"", PiiKind::Password, "s3cr3t!"),
+        ("my password is tr0ub4dor", PiiKind::Password, "tr0ub4dor"),
+    ] {
+        let found = kinds(text);
+        assert_eq!(
+            found.first().map(|(kind, value)| (*kind, value.trim_end_matches('!'))),
+            Some((kind, value.trim_end_matches('!'))),
+            "{text}: {found:?}"
+        );
+    }
+    let pem = "x\n-----BEGIN RSA PRIVATE KEY-----\nMIIabc\n-----END RSA PRIVATE KEY-----\ny";
+    assert_eq!(mask(pem).text, "x\n[PRIVATE_KEY]\ny");
+}
+
+#[test]
+fn other_numbers_and_words_are_left_alone() {
+    for text in [
+        "in 2024 we sold 1,234,567 units",
+        "version 1.2.3 and 10.20.30",
+        "order 4111 1111 1111 1112",
+        "pi is 3.14159265358979",
+        "ssn 000-12-3456 and 123-45-6789",
+        "300.1.1.1 is no address",
+        "the password is stored in a hash",
+        "password: null",
+        "reset your password here",
+        "a task-based approach with sk-learn",
+        "let password = read_password();",
+        "DE89 3704 0044 0532 0130 01",
+        "@everyone look at this",
+        "2024-01-15 10:30:00",
+        "the range 100-200-300",
+    ] {
+        assert!(kinds(text).is_empty(), "{text}: {:?}", kinds(text));
+    }
+}
+
+#[test]
+fn masking_keeps_the_rest() {
+    let masked = mask("Jane <jane@example.org>, 415-555-2671.");
+    assert_eq!(masked.text, "Jane <[EMAIL]>, [PHONE].");
+    assert_eq!(masked.found.len(), 2);
+}
+
+#[test]
+fn of_two_that_overlap_the_surer_stays() {
+    let finding = |kind, start, end, score| PiiFinding { kind, span: Span { start, end }, score };
+    let kept = resolve(vec![
+        finding(PiiKind::Phone, 0, 10, 0.7),
+        finding(PiiKind::Card, 5, 20, 1.0),
+        finding(PiiKind::Email, 20, 30, 0.9),
+    ]);
+    assert_eq!(kept.iter().map(|found| found.kind).collect::<Vec<_>>(), [PiiKind::Card, PiiKind::Email]);
+}
+
+proptest! {
+    #[test]
+    fn masked_text_holds_no_finding(
+        before in "[a-zA-Z ,.]{0,20}",
+        user in "[a-z]{3,10}",
+        digits in "[2-9][0-9]{2}-[2-9][0-9]{2}-[0-9]{4}",
+    ) {
+        let text = format!("{before} {user}@example.com {digits} end");
+        let masked = mask(&text);
+        for found in &masked.found {
+            let value = &text[found.span.start..found.span.end];
+            prop_assert!(!masked.text.contains(value), "{} in {}", value, masked.text);
+        }
+        prop_assert!(masked.found.len() >= 2);
+    }
+
+    #[test]
+    fn any_text_can_be_masked(text in "\\PC{0,60}|[a-z@.+0-9: =-]{0,60}") {
+        let masked = mask(&text);
+        let mut position = 0;
+        for found in &masked.found {
+            prop_assert!(found.span.start >= position && found.span.start < found.span.end);
+            prop_assert!(text.is_char_boundary(found.span.start) && text.is_char_boundary(found.span.end));
+            position = found.span.end;
+        }
+        prop_assert!(position <= text.len());
+    }
+}

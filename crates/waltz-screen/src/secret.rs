@@ -1,0 +1,210 @@
+//! Credentials in a text: keys by their prefixes, tokens by their form, passwords by what stands
+//! before them. Called by `pii.rs`. One pass for the literal signs; the rest runs only behind a sign.
+
+use std::sync::LazyLock;
+
+use aho_corasick::AhoCorasick;
+use waltz_exchange::Span;
+
+use crate::normalise::boundary_before;
+use crate::pii::{PiiFinding, PiiKind};
+
+/// What announces a secret, and how the bytes behind it are read.
+const SIGNS: [(&str, Sign); 26] = [
+    ("sk-", Sign::Key { body: 20 }),
+    ("sk_live_", Sign::Key { body: 16 }),
+    ("sk_test_", Sign::Key { body: 16 }),
+    ("rk_live_", Sign::Key { body: 16 }),
+    ("ghp_", Sign::Key { body: 30 }),
+    ("gho_", Sign::Key { body: 30 }),
+    ("ghu_", Sign::Key { body: 30 }),
+    ("ghs_", Sign::Key { body: 30 }),
+    ("github_pat_", Sign::Key { body: 30 }),
+    ("glpat-", Sign::Key { body: 18 }),
+    ("AKIA", Sign::Amazon),
+    ("ASIA", Sign::Amazon),
+    ("AIza", Sign::Key { body: 30 }),
+    ("xoxb-", Sign::Key { body: 12 }),
+    ("xoxp-", Sign::Key { body: 12 }),
+    ("xoxa-", Sign::Key { body: 12 }),
+    ("xoxr-", Sign::Key { body: 12 }),
+    ("xoxs-", Sign::Key { body: 12 }),
+    ("hf_", Sign::Key { body: 30 }),
+    ("npm_", Sign::Key { body: 30 }),
+    ("eyJ", Sign::Token),
+    ("-----BEGIN ", Sign::Pem),
+    ("assword", Sign::Assignment),
+    ("asswd", Sign::Assignment),
+    ("api_key", Sign::Assignment),
+    ("apikey", Sign::Assignment),
+];
+
+/// Longest private key that is taken out whole, and longest password.
+const MAX_KEY_BYTES: usize = 8 * 1024;
+const MAX_PASSWORD_BYTES: usize = 128;
+
+#[derive(Clone, Copy)]
+enum Sign {
+    /// A prefix with at least this many bytes behind it.
+    Key { body: usize },
+    /// An access key of sixteen capitals and digits.
+    Amazon,
+    /// Three parts of base64, joined by dots.
+    Token,
+    /// The header of a private key.
+    Pem,
+    /// A name with `:`, `=` or `is` and a value behind it.
+    Assignment,
+}
+
+static AUTOMATON: LazyLock<Option<AhoCorasick>> =
+    LazyLock::new(|| AhoCorasick::new(SIGNS.iter().map(|(sign, _)| sign)).ok());
+
+/// Values that stand where a password would, but are none.
+const NO_VALUES: [&str; 18] = [
+    "null",
+    "none",
+    "true",
+    "false",
+    "string",
+    "required",
+    "undefined",
+    "nil",
+    "optional",
+    "str",
+    "password",
+    "secret",
+    "example",
+    "correct",
+    "incorrect",
+    "wrong",
+    "input",
+    "hidden",
+];
+
+/// Adds the secrets of a text.
+pub(crate) fn find(text: &str, found: &mut Vec<PiiFinding>) {
+    let Some(automaton) = AUTOMATON.as_ref() else { return };
+    let mut covered = 0;
+    let mut footers = Footers { text, next: 0 };
+    for matched in automaton.find_iter(text) {
+        let (start, end) = (matched.start(), matched.end());
+        if start < covered {
+            continue;
+        }
+        let bytes = text.as_bytes();
+        let inside_word = start > 0 && is_key_byte(bytes[start - 1]);
+        let secret = match SIGNS[matched.pattern().as_usize()].1 {
+            Sign::Key { body } if !inside_word => key(bytes, start, end, body),
+            Sign::Amazon if !inside_word => amazon(bytes, start, end),
+            Sign::Token if !inside_word => token(bytes, start),
+            Sign::Pem => pem(text, start, &mut footers),
+            Sign::Assignment => assignment(text, end),
+            _ => None,
+        };
+        covered = secret.map_or(covered, |found: PiiFinding| found.span.end);
+        found.extend(secret);
+    }
+}
+
+/// The footers of keys, found from left to right: a text full of headers is still read once.
+struct Footers<'a> {
+    text: &'a str,
+    next: usize,
+}
+
+impl Footers<'_> {
+    /// The end of the first footer behind `from`.
+    fn behind(&mut self, from: usize) -> Option<usize> {
+        if self.next < from {
+            let found = self.text[from..].find("-----END ").map(|at| from + at);
+            self.next = found.unwrap_or(usize::MAX);
+        }
+        let label = self.text.get(self.next..)?.get("-----END ".len()..)?;
+        let label = &label[..boundary_before(label, 64)];
+        label.find("-----").map(|at| self.next + "-----END ".len() + at + 5)
+    }
+}
+
+fn is_key_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
+}
+
+fn run(bytes: &[u8], from: usize, accept: impl Fn(u8) -> bool) -> usize {
+    from + bytes[from..].iter().take_while(|byte| accept(**byte)).count()
+}
+
+fn finding(kind: PiiKind, start: usize, end: usize, score: f32) -> Option<PiiFinding> {
+    Some(PiiFinding { kind, span: Span { start, end }, score })
+}
+
+fn key(bytes: &[u8], start: usize, body_start: usize, body: usize) -> Option<PiiFinding> {
+    let end = run(bytes, body_start, is_key_byte);
+    let has_digit = bytes[body_start..end].iter().any(u8::is_ascii_digit);
+    if end - body_start < body || !has_digit {
+        return None;
+    }
+    finding(PiiKind::ApiKey, start, end, 0.95)
+}
+
+fn amazon(bytes: &[u8], start: usize, body_start: usize) -> Option<PiiFinding> {
+    let end = run(bytes, body_start, |byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
+    let whole = end - body_start == 16 && !bytes.get(end).is_some_and(|byte| is_key_byte(*byte));
+    if whole { finding(PiiKind::ApiKey, start, end, 0.95) } else { None }
+}
+
+fn token(bytes: &[u8], start: usize) -> Option<PiiFinding> {
+    let header = run(bytes, start, is_key_byte);
+    if bytes.get(header) != Some(&b'.') {
+        return None;
+    }
+    let payload = run(bytes, header + 1, is_key_byte);
+    if bytes.get(payload) != Some(&b'.') {
+        return None;
+    }
+    let end = run(bytes, payload + 1, is_key_byte);
+    let long = header - start >= 10 && payload - header > 8 && end - payload > 8;
+    if long { finding(PiiKind::Jwt, start, end, 0.95) } else { None }
+}
+
+/// The header, and the body as far as the footer when one follows at a key's distance.
+fn pem(text: &str, start: usize, footers: &mut Footers<'_>) -> Option<PiiFinding> {
+    let line = &text[start..boundary_before(text, start + 64)];
+    let label = line.find("PRIVATE KEY-----")?;
+    let header = start + label + "PRIVATE KEY-----".len();
+    let end = footers.behind(header).filter(|end| end - header <= MAX_KEY_BYTES).unwrap_or_else(|| {
+        run(text.as_bytes(), header, |byte| {
+            byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'\n' | b'\r')
+        })
+    });
+    finding(PiiKind::PrivateKey, start, end, 1.0)
+}
+
+/// `password: value`, `"password" = "value"`, `password is value`. The value is the finding.
+fn assignment(text: &str, name_end: usize) -> Option<PiiFinding> {
+    let bytes = text.as_bytes();
+    let is_quote = |byte: u8| matches!(byte, b'"' | b'\'' | b'`');
+    let is_blank = |byte: u8| matches!(byte, b' ' | b'\t');
+    let mut at = run(bytes, name_end, is_quote);
+    at = run(bytes, at, is_blank);
+    let (mut value_start, score) = match bytes.get(at) {
+        Some(b':' | b'=') => (at + 1, 0.8),
+        Some(b'i') if bytes.get(at..at + 3) == Some(b"is ") => (at + 3, 0.55),
+        _ => return None,
+    };
+    value_start = run(bytes, value_start, is_blank);
+    value_start = run(bytes, value_start, is_quote);
+    let ends =
+        |letter: char| letter.is_whitespace() || matches!(letter, '"' | '\'' | '`' | ',' | ';' | ')' | '<');
+    let window = &text[value_start..boundary_before(text, value_start + MAX_PASSWORD_BYTES)];
+    let value = window.split(ends).next().unwrap_or_default();
+    let value = value.trim_end_matches(['.', '!', '?']);
+    let plain_word = value.bytes().all(|byte| byte.is_ascii_alphabetic());
+    let is_none = NO_VALUES.contains(&value.to_ascii_lowercase().as_str());
+    // After "is" a plain word is prose ("the password is stored"); code refers to values by name.
+    let is_code = value.contains(['(', '[', '{', '$', '<']) || value.starts_with("os.");
+    if value.len() < 4 || is_none || is_code || plain_word && score < 0.6 {
+        return None;
+    }
+    finding(PiiKind::Password, value_start, value_start + value.len(), score)
+}

@@ -1,0 +1,218 @@
+//! Words: the view in which terms are matched.
+//!
+//! A view is ` word word word `, one blank between words and one at either end, so that a term with
+//! its blanks matches whole words only. Every word knows its bytes in the normalised text and its
+//! place, which counts words and leaves a gap between sentences. Further views read words that are
+//! spelt out ("h a c k") or spelt with digits ("h4ck"); they are made only where a text has such words.
+
+mod spelling;
+
+pub(crate) use spelling::respelt;
+
+/// How many words a sentence end counts for when the distance between two words is measured.
+const SENTENCE_GAP: u32 = 3;
+
+/// A view of a text as words.
+#[derive(Debug, Default)]
+pub(crate) struct Words {
+    /// The view itself.
+    pub(crate) text: String,
+    /// The words in order.
+    pub(crate) words: Vec<Word>,
+    /// Whether a word is odd enough that another spelling should be tried.
+    pub(crate) odd: bool,
+}
+
+/// One word of a view.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Word {
+    /// First byte in the view.
+    pub(crate) at: u32,
+    /// Bytes in the normalised text.
+    pub(crate) start: u32,
+    /// One past the last byte in the normalised text.
+    pub(crate) end: u32,
+    /// The sentence, from 0.
+    pub(crate) sentence: u32,
+}
+
+impl Word {
+    /// Where the word stands when distances are measured, given its index.
+    pub(crate) fn place(self, index: usize) -> u32 {
+        index as u32 + self.sentence * SENTENCE_GAP
+    }
+}
+
+impl Words {
+    fn with_capacity(bytes: usize) -> Self {
+        Self { text: String::with_capacity(bytes + 2), words: Vec::with_capacity(bytes / 5 + 2), odd: false }
+    }
+
+    /// The number of sentences.
+    pub(crate) fn sentences(&self) -> u32 {
+        self.words.last().map_or(0, |word| word.sentence + 1)
+    }
+}
+
+const SEPARATOR: u8 = 0;
+const LETTER: u8 = 1;
+const DIGIT: u8 = 2;
+const APOSTROPHE: u8 = 3;
+const STOP: u8 = 4;
+const NEWLINE: u8 = 5;
+const SYMBOL: u8 = 6;
+const WIDE: u8 = 7;
+
+/// What each byte of normalised text is.
+static CLASS: [u8; 256] = classes();
+
+const fn classes() -> [u8; 256] {
+    let mut table = [SEPARATOR; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = match byte as u8 {
+            b'a'..=b'z' | b'A'..=b'Z' => LETTER,
+            b'0'..=b'9' => DIGIT,
+            b'\'' | b'`' => APOSTROPHE,
+            b'.' | b'!' | b'?' => STOP,
+            b'\n' => NEWLINE,
+            b'@' | b'$' => SYMBOL,
+            128..=255 => WIDE,
+            _ => SEPARATOR,
+        };
+        byte += 1;
+    }
+    table
+}
+
+/// Splits normalised text into words. With `symbols`, `@` and `$` count as letters.
+pub(crate) fn split(normalised: &str, symbols: bool) -> Words {
+    let bytes = normalised.as_bytes();
+    let class = |index: usize| bytes.get(index).map_or(SEPARATOR, |byte| CLASS[usize::from(*byte)]);
+    let mut view = Words::with_capacity(bytes.len());
+    let mut sentence = 0;
+    let mut singles = 0;
+    let mut at = 0;
+    while at < bytes.len() {
+        match class(at) {
+            LETTER | DIGIT => {}
+            SYMBOL => {
+                let beside_letter = class(at + 1) == LETTER || (at > 0 && class(at - 1) == LETTER);
+                view.odd |= beside_letter;
+                if !symbols || !beside_letter {
+                    at += 1;
+                    continue;
+                }
+            }
+            WIDE => {
+                let Some(character) = normalised[at..].chars().next() else { break };
+                let width = character.len_utf8();
+                if stands_alone(character) {
+                    push_word(&mut view, normalised, at, at + width, sentence);
+                }
+                if stands_alone(character) || !character.is_alphanumeric() {
+                    at += width;
+                    continue;
+                }
+            }
+            STOP => {
+                // A dot inside a number, an address or spelt-out letters ends nothing.
+                let ends = !matches!(class(at + 1), LETTER | DIGIT | WIDE | SYMBOL);
+                sentence +=
+                    u32::from(ends && view.words.last().is_some_and(|word| word.sentence == sentence));
+                at += 1;
+                continue;
+            }
+            NEWLINE => {
+                let ends = class(at + 1) == NEWLINE;
+                sentence +=
+                    u32::from(ends && view.words.last().is_some_and(|word| word.sentence == sentence));
+                at += 1;
+                continue;
+            }
+            _ => {
+                at += 1;
+                continue;
+            }
+        }
+        let word = read_word(&mut view, normalised, at, sentence, symbols);
+        let spelt = word.bytes == 1 && word.letters;
+        singles = if spelt { singles + 1 } else { 0 };
+        view.odd |= singles >= 3 || (word.letters && word.digits && word.bytes >= 3);
+        at = word.end;
+    }
+    if view.words.is_empty() {
+        return Words::default();
+    }
+    view.text.push(' ');
+    view
+}
+
+/// What was read of one word.
+struct Read {
+    end: usize,
+    bytes: usize,
+    letters: bool,
+    digits: bool,
+}
+
+/// Reads the word that starts at `start` into the view.
+fn read_word(view: &mut Words, normalised: &str, start: usize, sentence: u32, symbols: bool) -> Read {
+    let bytes = normalised.as_bytes();
+    let class = |index: usize| bytes.get(index).map_or(SEPARATOR, |byte| CLASS[usize::from(*byte)]);
+    view.text.push(' ');
+    let view_start = view.text.len();
+    let mut read = Read { end: start, bytes: 0, letters: false, digits: false };
+    let mut piece = start;
+    let mut at = start;
+    loop {
+        match class(at) {
+            LETTER => read.letters = true,
+            DIGIT => read.digits = true,
+            SYMBOL if symbols => read.digits = true,
+            APOSTROPHE if class(at + 1) == LETTER => {
+                // "don't" is one word; "my ex's phone" is read as "my ex phone".
+                view.text.push_str(&normalised[piece..at]);
+                let possessive = bytes[at + 1] == b's' && !matches!(class(at + 2), LETTER | DIGIT | WIDE);
+                at += if possessive { 2 } else { 1 };
+                piece = at;
+                continue;
+            }
+            WIDE => {
+                let Some(character) = normalised[at..].chars().next() else { break };
+                let mark = unicode_normalization::char::is_combining_mark(character);
+                if stands_alone(character) || !(character.is_alphanumeric() || mark) {
+                    break;
+                }
+                at += character.len_utf8();
+                continue;
+            }
+            _ => break,
+        }
+        at += 1;
+    }
+    view.text.push_str(&normalised[piece..at]);
+    read.end = at;
+    read.bytes = view.text.len() - view_start;
+    view.words.push(Word { at: view_start as u32, start: start as u32, end: at as u32, sentence });
+    read
+}
+
+fn push_word(view: &mut Words, normalised: &str, start: usize, end: usize, sentence: u32) {
+    view.text.push(' ');
+    let at = view.text.len() as u32;
+    view.text.push_str(&normalised[start..end]);
+    view.words.push(Word { at, start: start as u32, end: end as u32, sentence });
+}
+
+/// Scripts written without blanks: each character is a word, so that terms of several characters are
+/// found inside running text.
+fn stands_alone(character: char) -> bool {
+    matches!(character,
+        '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}'
+        | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}'
+        | '\u{20000}'..='\u{3ffff}')
+}
+
+#[cfg(test)]
+mod tests;

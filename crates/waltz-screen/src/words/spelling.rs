@@ -1,0 +1,164 @@
+//! Other spellings of a text: letters that were spaced or dotted out are joined, digits and symbols
+//! inside words are read as the letters they stand for.
+
+use super::{Word, Words, split};
+
+/// Shortest run of single letters that is read as one word.
+const SHORTEST_RUN: usize = 3;
+
+/// The further views of a text whose plain view is odd; empty when no word reads differently.
+///
+/// There are at most two, because two things are ambiguous: `1` stands for i or l, and an `a` or `i`
+/// at the edge of a spaced-out word may be a word of its own ("a b o m b").
+pub(crate) fn respelt(normalised: &str, plain: &Words) -> Vec<Words> {
+    let with_symbols = normalised.contains(['@', '$']).then(|| split(normalised, true));
+    let base = with_symbols.as_ref().unwrap_or(plain);
+    let mut views = Vec::new();
+    for choice in [Choice { one: b'i', keep_edges: true }, Choice { one: b'l', keep_edges: false }] {
+        let (view, changed) = respell(normalised, base, choice);
+        if !changed {
+            break;
+        }
+        let repeated = views.last().is_some_and(|earlier: &Words| earlier.text == view.text);
+        if !repeated {
+            views.push(view);
+        }
+    }
+    views
+}
+
+#[derive(Clone, Copy)]
+struct Choice {
+    one: u8,
+    keep_edges: bool,
+}
+
+fn respell(normalised: &str, base: &Words, choice: Choice) -> (Words, bool) {
+    let mut view = Words::with_capacity(base.text.len());
+    let mut changed = false;
+    let mut passed = 0;
+    let mut index = 0;
+    while index < base.words.len() {
+        let word = base.words[index];
+        let text = letters(base, index);
+        if text.len() == 1 && index >= passed {
+            let run = run_of_letters(normalised, base, index);
+            if run.is_word {
+                push_run(&mut view, base, index..index + run.length, choice);
+                changed = true;
+                index += run.length;
+                continue;
+            }
+            // The last letter may begin a run with another separator ("a b-o-m-b").
+            passed = index + run.length.saturating_sub(1).max(1);
+        }
+        begin(&mut view, word);
+        changed |= push_letters(&mut view.text, text, choice.one);
+        index += 1;
+    }
+    view.text.push(' ');
+    (view, changed)
+}
+
+/// The letters of a word in the view.
+fn letters(base: &Words, index: usize) -> &str {
+    let start = base.words[index].at as usize;
+    let end = base.words.get(index + 1).map_or(base.text.len() - 1, |next| next.at as usize - 1);
+    &base.text[start..end]
+}
+
+/// A row of single letters. One that is no word is passed over whole, so that it is looked at once.
+struct Run {
+    length: usize,
+    is_word: bool,
+}
+
+/// How many single letters, each one and the same separator apart, stand in a row from here.
+fn run_of_letters(normalised: &str, base: &Words, start: usize) -> Run {
+    let single = |index: usize| match letters(base, index).as_bytes() {
+        [byte] if byte.is_ascii_alphanumeric() => Some(*byte),
+        _ => None,
+    };
+    let mut end = start;
+    let mut separator = None;
+    let mut digits = 0;
+    while end < base.words.len() {
+        let Some(byte) = single(end) else { break };
+        if end > start {
+            let gap = base.words[end - 1].end as usize..base.words[end].start as usize;
+            let sign = normalised.as_bytes().get(gap.start).copied().filter(|_| gap.len() == 1);
+            if sign.is_none() || separator.is_some() && separator != sign {
+                break;
+            }
+            separator = sign;
+        }
+        digits += usize::from(byte.is_ascii_digit());
+        end += 1;
+    }
+    // "1 2 3" is a list of numbers, and so is most of "a 1 2 3".
+    Run { length: end - start, is_word: end - start >= SHORTEST_RUN && digits * 2 <= end - start }
+}
+
+fn push_run(view: &mut Words, base: &Words, run: std::ops::Range<usize>, choice: Choice) {
+    let (mut start, mut end) = (run.start, run.end);
+    let is_edge = |index: usize| matches!(letters(base, index), "a" | "i");
+    let mut tail = None;
+    if !choice.keep_edges {
+        if is_edge(start) {
+            begin(view, base.words[start]);
+            view.text.push_str(letters(base, start));
+            start += 1;
+        }
+        if end > start + 1 && is_edge(end - 1) {
+            end -= 1;
+            tail = Some(end);
+        }
+    }
+    begin(view, Word { end: base.words[end - 1].end, ..base.words[start] });
+    // Joined first, because a digit is read as a letter only beside letters.
+    let joined: String = (start..end).map(|index| letters(base, index)).collect();
+    push_letters(&mut view.text, &joined, choice.one);
+    if let Some(index) = tail {
+        begin(view, base.words[index]);
+        view.text.push_str(letters(base, index));
+    }
+}
+
+fn begin(view: &mut Words, word: Word) {
+    view.text.push(' ');
+    view.words.push(Word { at: view.text.len() as u32, ..word });
+}
+
+/// Writes a word with its digits read as letters; says whether that changed it.
+fn push_letters(text: &mut String, word: &str, one: u8) -> bool {
+    let (mut has_letter, mut has_digit, mut readable) = (false, false, word.len() >= 3);
+    for byte in word.bytes() {
+        if byte.is_ascii_alphabetic() {
+            has_letter = true;
+        } else {
+            has_digit = true;
+            readable &= letter_for(byte, one).is_some();
+        }
+    }
+    if !has_letter || !has_digit || !readable {
+        text.push_str(word);
+        return false;
+    }
+    for byte in word.bytes() {
+        text.push(char::from(letter_for(byte, one).unwrap_or(byte)));
+    }
+    true
+}
+
+fn letter_for(byte: u8, one: u8) -> Option<u8> {
+    match byte {
+        b'0' => Some(b'o'),
+        b'1' => Some(one),
+        b'3' => Some(b'e'),
+        b'4' | b'@' => Some(b'a'),
+        b'5' | b'$' => Some(b's'),
+        b'7' => Some(b't'),
+        b'8' => Some(b'b'),
+        _ => None,
+    }
+}

@@ -1,0 +1,34 @@
+//! Appends records to the store in a folder and prints each id once its append has returned. The kill
+//! test starts it and kills it at a random point; it never closes the store.
+//!
+//! Usage: `journal_writer FOLDER PREFIX COUNT`
+#![expect(clippy::print_stdout, reason = "the ids are what the kill test reads")]
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use std::error::Error;
+
+use waltz_store::{Settings, Store};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let [_, folder, prefix, count] = arguments.as_slice() else {
+        return Err("usage: journal_writer FOLDER PREFIX COUNT".into());
+    };
+    let settings = Settings { segment_bytes: 256 << 10, drain_batch: 32, ..Settings::at(folder) };
+    let store = Store::open(settings).await?;
+    for number in 0..count.parse::<u32>()? {
+        let id = format!("{prefix}-{number:06}");
+        let record = common::coached(&id, "acme", prefix, i64::from(number), "open my door");
+        match store.append(&common::exchange(record)) {
+            Ok(()) => println!("{id}"),
+            Err(error) => println!("refused {error}"),
+        }
+        // The drain runs on this runtime too; a gateway yields at every frame it sends.
+        tokio::task::yield_now().await;
+    }
+    // A crash, not an end: the store is never closed.
+    std::process::exit(0)
+}

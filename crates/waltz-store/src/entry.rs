@@ -1,0 +1,25 @@
+//! What goes through the journal: one entry per terminal record.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use waltz_exchange::{ExchangeRecord, Outcome};
+
+/// One thing to keep.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "entry", rename_all = "snake_case")]
+pub enum Entry {
+    /// The terminal record of an exchange. Its id is the key: a second record with the same id is
+    /// ignored.
+    Exchange(Box<ExchangeRecord>),
+    /// A report on an earlier reply. Several may speak of the same reply.
+    Outcome {
+        /// What the client reported.
+        outcome: Outcome,
+        /// Whose data this is.
+        tenant: String,
+        /// When the report arrived.
+        received_at: Timestamp,
+        /// The key of the report; a second one with the same id is ignored.
+        id: String,
+    },
+}

@@ -1,0 +1,155 @@
+//! Past coaching that resembles a present request: the very same request first, then full text. Only
+//! coaching that ended well is ever in these tables; `rows.rs` decides that.
+
+use std::collections::HashSet;
+
+use sqlx::Row as _;
+use sqlx::sqlite::SqliteRow;
+use waltz_exchange::PastCoaching;
+use waltz_exchange::id::request_hash;
+
+use crate::sessions::page;
+use crate::{Error, Store};
+
+/// The most words of a request that are searched for.
+const MAX_WORDS: usize = 24;
+/// The newest coachings that are searched by words; the very same request is found at any age.
+const SEARCHED: i64 = 20_000;
+/// Rows looked at for each row wanted, because some share too little or repeat a request.
+const SURPLUS: usize = 8;
+/// Words that say nothing about what a request is about.
+const STOP_WORDS: [&str; 48] = [
+    "the", "and", "for", "are", "but", "not", "you", "your", "with", "this", "that", "from", "have", "has",
+    "was", "were", "will", "would", "can", "could", "should", "what", "when", "where", "which", "who", "why",
+    "how", "does", "did", "into", "about", "there", "their", "them", "they", "some", "any", "all", "our",
+    "out", "its", "his", "her", "please", "tell", "want", "need",
+];
+
+impl Store {
+    /// At most `limit` past coachings of the tenant that resemble a request, best first. Any text is
+    /// a valid request.
+    pub async fn similar(
+        &self,
+        tenant: &str,
+        user_request_masked: &str,
+        limit: usize,
+    ) -> Result<Vec<PastCoaching>, Error> {
+        let operation = "look for similar coaching";
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let hash = request_hash(user_request_masked);
+        let same = sqlx::query(include_str!("../sql/similar_by_hash.sql"))
+            .bind(tenant)
+            .bind(&hash)
+            .bind(page(limit))
+            .fetch_all(&self.readers)
+            .await
+            .map_err(Error::database(operation))?;
+        let mut found = Vec::new();
+        for row in &same {
+            found.push(past_coaching(row).map_err(Error::database(operation))?);
+        }
+        let wanted = words(user_request_masked);
+        if found.len() >= limit || wanted.is_empty() {
+            return Ok(found);
+        }
+        let alike = sqlx::query(include_str!("../sql/similar_by_words.sql"))
+            .bind(search(tenant, &wanted))
+            .bind(SEARCHED)
+            .bind(page(same.len() + limit.saturating_mul(SURPLUS)))
+            .bind(tenant)
+            .bind(&hash)
+            .fetch_all(&self.readers)
+            .await
+            .map_err(Error::database(operation))?;
+        let mut seen = HashSet::new();
+        for row in &alike {
+            let other: String = row.try_get("request_hash").map_err(Error::database(operation))?;
+            let past = past_coaching(row).map_err(Error::database(operation))?;
+            if found.len() < limit && shares_enough(&wanted, &past.user_request) && seen.insert(other) {
+                found.push(past);
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// A tenant as one word of the full-text index: letters and digits only, so that no tenant name can
+/// change a search.
+pub(crate) fn tenant_key(tenant: &str) -> String {
+    let mut key = String::from("t");
+    for byte in tenant.bytes() {
+        key.push_str(&format!("{byte:02x}"));
+    }
+    key
+}
+
+/// The distinct words of a request that are worth searching for, in lower case.
+fn words(text: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split(|letter: char| !letter.is_alphanumeric()) {
+        let word = word.to_lowercase();
+        // One letter says little, except in scripts that do not separate words.
+        let long_enough = word.chars().count() > 2 || !word.is_ascii();
+        if long_enough && !word.is_empty() && !STOP_WORDS.contains(&word.as_str()) && !words.contains(&word) {
+            words.push(word);
+        }
+        if words.len() == MAX_WORDS {
+            break;
+        }
+    }
+    words
+}
+
+/// A full-text search. Every word is quoted and holds only letters and digits, so that none of them
+/// can be read as an operator.
+fn search(tenant: &str, words: &[String]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+    format!("tenant_key : \"{}\" AND user_request : ({})", tenant_key(tenant), quoted.join(" OR "))
+}
+
+/// One word in common is chance: a third of the shorter request's words must be shared. Words count as
+/// shared when their first five letters agree, which takes care of endings.
+fn shares_enough(wanted: &[String], other: &str) -> bool {
+    let others: HashSet<String> = words(other).iter().map(|word| stem(word)).collect();
+    let shared = wanted.iter().filter(|word| others.contains(&stem(word))).count();
+    let shorter = wanted.len().min(others.len());
+    shared > 0 && shared * 3 >= shorter
+}
+
+fn stem(word: &str) -> String {
+    word.chars().take(5).collect()
+}
+
+fn past_coaching(row: &SqliteRow) -> Result<PastCoaching, sqlx::Error> {
+    let dir_score: f64 = row.try_get("dir_score")?;
+    Ok(PastCoaching {
+        user_request: row.try_get("user_request")?,
+        feedback: row.try_get("feedback")?,
+        accepted: row.try_get("accepted")?,
+        dir_score: dir_score as f32,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_holds_no_operators() {
+        let wanted = words("pick\" OR tenant_key:* NEAR(lock) -- AND");
+        assert_eq!(
+            search("a\"b", &wanted),
+            "tenant_key : \"t612262\" AND user_request : (\"pick\" OR \"tenant\" OR \"key\" OR \"near\" OR \"lock\")"
+        );
+        assert!(words("?!  \0 \"\" '").is_empty());
+    }
+
+    #[test]
+    fn chance_is_not_similarity() {
+        let wanted = words("how do I pick the lock of my own front door");
+        assert!(shares_enough(&wanted, "picking a lock on my front door, how?"));
+        assert!(!shares_enough(&wanted, "bake bread in front of guests with yeast flour salt water"));
+    }
+}

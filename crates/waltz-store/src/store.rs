@@ -1,0 +1,158 @@
+//! The store: opening, appending, waiting, closing. Queries live in one file per question.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sqlx::sqlite::SqlitePool;
+use tokio::task::spawn_blocking;
+
+use crate::drain::{Drain, Order};
+use crate::journal::Journal;
+use crate::lock::DataLock;
+use crate::{Entry, Error, Settings, database, ingest};
+
+/// The store of one data folder. Share it in an `Arc`.
+///
+/// Dropping a store without [`Store::close`] stops its drain after the commit that is under way;
+/// nothing is lost, the rest is drained at the next start.
+pub struct Store {
+    pub(crate) readers: SqlitePool,
+    /// `None` in a store that was opened for reading only.
+    writing: Option<Writing>,
+}
+
+struct Writing {
+    journal: Arc<Journal>,
+    drain: Drain,
+    pool: SqlitePool,
+    /// Taken out when the store is closed. The drain holds it too, until its task has ended.
+    lock: Mutex<Option<Arc<DataLock>>>,
+}
+
+/// How the store is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Journal bytes that wait for the database.
+    pub undrained_bytes: u64,
+    /// Why the last drain failed; `None` when it succeeded.
+    pub drain_error: Option<String>,
+    /// Journal segments that were set aside because part of them cannot be read.
+    pub damaged_segments: Vec<String>,
+    /// Journal bytes that could not be read since this store was opened.
+    pub unreadable_bytes: u64,
+    /// Bytes of an unfinished append that were cut off when this store was opened.
+    pub torn_bytes: u64,
+    /// Entries kept in the table `rejected_entries` because they could not be stored as what they are.
+    pub rejected_entries: u64,
+}
+
+impl Health {
+    /// Whether nothing needs a look.
+    pub fn is_good(&self) -> bool {
+        self.drain_error.is_none()
+            && self.damaged_segments.is_empty()
+            && self.unreadable_bytes == 0
+            && self.rejected_entries == 0
+    }
+}
+
+impl Store {
+    /// Locks the data folder, opens and migrates the database, and starts draining the journal,
+    /// beginning with what an earlier process left. Creates what is missing.
+    pub async fn open(settings: Settings) -> Result<Self, Error> {
+        let lock = Arc::new(DataLock::take(&settings.data_dir)?);
+        let pool = database::open_writer(&settings).await?;
+        let stand = ingest::stand(&pool).await?;
+        let readers = database::open_readers(&settings).await?;
+        let drained = stand.drained;
+        let (settings, journal) = spawn_blocking(move || {
+            let journal = Journal::open(&settings, drained);
+            (settings, journal)
+        })
+        .await
+        .map_err(|_| Error::Worker { operation: "open the journal" })?;
+        let journal = Arc::new(journal?);
+        let drain = Drain::start(&settings, Arc::clone(&journal), pool.clone(), Arc::clone(&lock), &stand);
+        let lock = Mutex::new(Some(lock));
+        Ok(Self { readers, writing: Some(Writing { journal, drain, pool, lock }) })
+    }
+
+    /// Opens the database of a data folder beside a running gateway, for reading only. It takes no
+    /// lock and drains nothing: entries that are still in the journal are not seen.
+    pub async fn open_read_only(data_dir: impl AsRef<Path>) -> Result<Self, Error> {
+        let readers = database::open_readers(&Settings::at(data_dir.as_ref())).await?;
+        Ok(Self { readers, writing: None })
+    }
+
+    /// Appends an entry to the journal with one write. When it returns `Ok`, no crash of the process
+    /// loses the entry. After an error nothing of the entry stays in the journal, except that with
+    /// [`crate::Sync::Power`] an entry whose confirmation was refused may still be stored.
+    pub fn append(&self, entry: &Entry) -> Result<(), Error> {
+        self.writing()?.journal.append(entry)
+    }
+
+    /// Waits until everything that was appended before the call is in the database. While the
+    /// database is away it goes on waiting; [`Store::health`] says why.
+    pub async fn drained(&self) -> Result<(), Error> {
+        let Some(Writing { journal, drain, .. }) = &self.writing else {
+            return Ok(());
+        };
+        let target = journal.end();
+        journal.hurry.notify_one();
+        drain.reaches(target).await
+    }
+
+    /// Refuses further appends, drains what is left, checkpoints and releases the folder. When the
+    /// database does not take the rest, that is the error; the rest stays in the journal.
+    pub async fn close(&self) -> Result<(), Error> {
+        self.end(Order::Finish).await
+    }
+
+    /// Stops without draining what is left, for an exit that cannot wait. It is drained at the next
+    /// start.
+    pub async fn abandon(&self) -> Result<(), Error> {
+        self.end(Order::Abandon).await
+    }
+
+    /// How the store is doing. Cheap enough for every health check.
+    pub fn health(&self) -> Health {
+        let Some(Writing { journal, drain, .. }) = &self.writing else {
+            return Health::default();
+        };
+        let stopped = || drain.has_ended().then(|| Error::DrainStopped.to_string());
+        drain.report(|report| Health {
+            undrained_bytes: journal.undrained_bytes(),
+            drain_error: report.error.clone().or_else(stopped),
+            damaged_segments: journal.damaged(),
+            unreadable_bytes: report.unreadable_bytes,
+            torn_bytes: journal.torn_bytes(),
+            rejected_entries: report.rejected,
+        })
+    }
+
+    fn writing(&self) -> Result<&Writing, Error> {
+        self.writing.as_ref().ok_or(Error::ReadOnly)
+    }
+
+    async fn end(&self, order: Order) -> Result<(), Error> {
+        let Some(Writing { journal, drain, pool, lock }) = &self.writing else {
+            self.readers.close().await;
+            return Ok(());
+        };
+        journal.close();
+        drain.end(order).await?;
+        // Readers go first: a checkpoint cannot pass a snapshot that is still read.
+        self.readers.close().await;
+        let all_drained = journal.undrained_bytes() == 0;
+        let checkpointed = match order {
+            Order::Finish if !pool.is_closed() => database::checkpoint(pool).await,
+            _ => Ok(()),
+        };
+        pool.close().await;
+        drop(lock.lock().unwrap_or_else(PoisonError::into_inner).take());
+        if order == Order::Finish && !all_drained {
+            return Err(Error::DrainStopped);
+        }
+        checkpointed
+    }
+}

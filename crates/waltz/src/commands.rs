@@ -1,0 +1,162 @@
+//! The commands, one file each.
+
+mod chat;
+mod config;
+mod data;
+mod judge;
+mod lines;
+mod mock;
+mod screen;
+mod serve;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::{Parser, Subcommand};
+
+use crate::config::{Built, Loaded, Mistake, Sources, build, load};
+
+/// A safety gateway for language models that coaches instead of blocks.
+///
+/// Point an OpenAI SDK at `waltz serve` and change nothing else: drafts that are unsafe, or that refuse
+/// what they should answer, come back revised, and every step is on record.
+#[derive(Parser)]
+#[command(name = "waltz", version, max_term_width = 100)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the gateway.
+    Serve(serve::Serve),
+    /// Talk through the coach in the terminal and see each round.
+    Chat(chat::Chat),
+    /// Run a scripted OpenAI upstream: stream, stall, cut, fail, refuse.
+    Mock(mock::Mock),
+    /// Judge prompts and responses: JSONL in, JSONL out.
+    Judge(judge::JudgeFile),
+    /// Screen texts: JSONL in, JSONL out.
+    Screen(screen::ScreenFile),
+    /// Show or check the configuration.
+    #[command(subcommand)]
+    Config(config::Config),
+    /// Export what was recorded, or count it.
+    #[command(subcommand)]
+    Data(data::Data),
+}
+
+/// Why the program ends with an error.
+#[derive(Debug)]
+pub(crate) struct Exit {
+    pub(crate) code: u8,
+    pub(crate) message: String,
+}
+
+impl From<anyhow::Error> for Exit {
+    fn from(error: anyhow::Error) -> Self {
+        Self { code: 1, message: format!("{error:#}") }
+    }
+}
+
+/// Runs the command that was given.
+pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
+    match arguments.command {
+        Command::Serve(serve) => serve.run(),
+        Command::Chat(chat) => chat.run(),
+        Command::Mock(mock) => mock.run(),
+        Command::Judge(judge) => judge.run(),
+        Command::Screen(screen) => screen.run(),
+        Command::Config(config) => config.run(),
+        Command::Data(data) => data.run(),
+    }
+}
+
+/// Writes an error for people. Nothing can be done where standard error is closed.
+pub(crate) fn complain(message: &str) {
+    writeln!(std::io::stderr(), "error: {message}").ok();
+}
+
+/// Writes a note for people.
+pub(crate) fn note(message: &str) {
+    writeln!(std::io::stderr(), "{message}").ok();
+}
+
+/// Writes a line of data. A reader that went away, as `head` does, ends the program quietly.
+pub(crate) fn print(line: &str) -> Result<(), Exit> {
+    writeln!(std::io::stdout(), "{line}").map_err(|error| {
+        let code = if error.kind() == std::io::ErrorKind::BrokenPipe { 0 } else { 1 };
+        Exit { code, message: format!("cannot write to standard output: {error}") }
+    })
+}
+
+/// The options that find and override the configuration.
+#[derive(clap::Args, Clone, Default)]
+pub(crate) struct ConfigOptions {
+    /// The configuration file; `waltz.toml` in this folder is taken if it exists.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The folder of the database and the journal.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+}
+
+impl ConfigOptions {
+    /// Where the configuration comes from.
+    pub(crate) fn sources(&self) -> Sources {
+        let here = Path::new("waltz.toml");
+        let file = self.config.clone().or_else(|| here.exists().then(|| here.to_owned()));
+        let mut arguments = Vec::new();
+        if let Some(data) = &self.data {
+            // Relative to where the command was typed, not to the file.
+            let absolute = std::path::absolute(data).unwrap_or_else(|_| data.clone());
+            arguments.push(("server.data_dir", toml::Value::String(absolute.display().to_string())));
+        }
+        let environment = std::env::vars_os()
+            .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
+            .collect();
+        Sources { file, environment, arguments }
+    }
+}
+
+/// Reads and checks a configuration, or says everything that is wrong with it. Exit code 2.
+pub(crate) fn configured(sources: &Sources) -> Result<(Loaded, Built), Exit> {
+    let loaded = load(sources);
+    for warning in &loaded.warnings {
+        note(&format!("warning: {warning}"));
+    }
+    let base = base_folder(sources);
+    match build::build(&loaded, &sources.environment, &base) {
+        Ok(built) => Ok((loaded, built)),
+        Err(mistakes) => Err(Exit { code: 2, message: describe(&mistakes) }),
+    }
+}
+
+/// The folder that relative paths in the file start from.
+pub(crate) fn base_folder(sources: &Sources) -> PathBuf {
+    let parent =
+        sources.file.as_deref().and_then(Path::parent).filter(|parent| !parent.as_os_str().is_empty());
+    parent.map_or_else(|| PathBuf::from("."), Path::to_owned)
+}
+
+/// All mistakes, one a line.
+pub(crate) fn describe(mistakes: &[Mistake]) -> String {
+    let mut text = match mistakes.len() {
+        1 => "the configuration has a mistake:".to_owned(),
+        count => format!("the configuration has {count} mistakes:"),
+    };
+    for mistake in mistakes {
+        text.push_str(&format!("\n  {}: {}", mistake.key, mistake.message));
+    }
+    text.push_str("\n\nhint: docs/reference/configuration.md lists every key");
+    text
+}
+
+/// A runtime for commands that wait.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Exit> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Exit { code: 1, message: format!("cannot start the runtime: {error}") })
+}

@@ -1,0 +1,192 @@
+//! `waltz chat`.
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::time::Instant;
+
+use anyhow::Context;
+use serde_json::{Value, json};
+use waltz_coach::conversation::{self, ConversationAgent};
+use waltz_coach::judge::{Draft, Judge, read_request};
+use waltz_coach::rounds::{Coach, Pupil};
+use waltz_coach::tally::Tally;
+use waltz_exchange::Verdict;
+use waltz_exchange::openai::ChatRequest;
+use waltz_exchange::record::Decision;
+use waltz_gateway::Live;
+
+use super::{ConfigOptions, Exit, configured, note, runtime};
+
+/// Talk through the coach in the terminal and see each round: draft, verdict, advice, revision.
+///
+/// Reads one message a line from standard input; an empty line or end of file ends the talk. Nothing is
+/// recorded.
+#[derive(clap::Args)]
+pub(crate) struct Chat {
+    /// The model to ask for; `waltz/<agent>` for a configured agent.
+    #[arg(long, default_value = "mock")]
+    model: String,
+    /// Do not use colour; it is used on a terminal only.
+    #[arg(long)]
+    plain: bool,
+    #[command(flatten)]
+    options: ConfigOptions,
+}
+
+impl Chat {
+    pub(crate) fn run(self) -> Result<(), Exit> {
+        let sources = self.options.sources();
+        runtime()?.block_on(async {
+            let mut sources = sources;
+            let (_, mut built) = configured(&sources)?;
+            if built.live.upstreams.is_empty() {
+                sources.arguments.extend(super::serve::default_upstream(&sources).await?);
+                built = configured(&sources)?.1;
+            }
+            let agent = built.live.agent_for(&self.model).ok_or_else(|| Exit {
+                code: 2,
+                message: format!("no upstream serves the model `{}`", self.model),
+            })?;
+            let paint = Paint { colour: !self.plain && std::io::stdout().is_terminal() };
+            talk(&built.live, &agent, &self.model, paint).await
+        })
+    }
+}
+
+async fn talk(live: &Live, agent: &ConversationAgent, model: &str, paint: Paint) -> Result<(), Exit> {
+    let mut messages: Vec<Value> = Vec::new();
+    let interactive = std::io::stdin().is_terminal();
+    loop {
+        if interactive {
+            say(&paint.bold("you> "), false)?;
+        }
+        let mut line = String::new();
+        let read = std::io::stdin().lock().read_line(&mut line).context("cannot read standard input")?;
+        if read == 0 || line.trim().is_empty() {
+            return Ok(());
+        }
+        messages.push(json!({"role": "user", "content": line.trim()}));
+        match turn(live, agent, model, &messages, paint).await {
+            Ok(answer) => messages.push(json!({"role": "assistant", "content": answer})),
+            Err(error) => {
+                messages.pop();
+                note(&format!("error: {error:#}"));
+            }
+        }
+    }
+}
+
+async fn turn(
+    live: &Live,
+    agent: &ConversationAgent,
+    model: &str,
+    messages: &[Value],
+    paint: Paint,
+) -> anyhow::Result<String> {
+    let body = serde_json::Map::from_iter([
+        ("model".to_owned(), json!(model)),
+        ("messages".to_owned(), json!(messages)),
+    ]);
+    let request = ChatRequest::from_object(body)?;
+    let reading = read_request(&live.screen, &request);
+    let mut tally = Tally::default();
+    let outgoing = conversation::draft_request(agent, &request);
+    let began = Instant::now();
+    let answer = conversation::complete(agent, &outgoing, "draft", &live.budget, &mut tally).await?;
+    let choice = answer.choices.into_iter().next().context("the answer has no choice")?;
+    let judge = Judge { screen: &live.screen, feedback: live.feedback.as_ref(), budget: &live.budget };
+    let depth = live.settings.policy.depth("/v1/chat/completions", &live.settings.policy.default_task_type);
+    let text = choice.text();
+    let draft = Draft { request: &request, reading: &reading, text: &text, rejected: &[] };
+    let verdict = judge.judge(draft, depth, &mut tally).await;
+    print_step(paint, "draft", &text)?;
+    print_verdict(paint, &verdict)?;
+    let settings = live.settings.coach;
+    let coach = Coach { judge, agent: Some(agent), settings, depth, similar: &[] };
+    let lesson = coach.coach(&request, &reading, Pupil { choice, verdict }, &mut tally).await;
+    for round in &lesson.rounds {
+        print_step(paint, &format!("advice {}", round.number), &round.feedback)?;
+        let kept = if round.kept { "" } else { " (dropped)" };
+        print_step(paint, &format!("revision {}{kept}", round.number), &round.revision.text)?;
+        if let Some(verdict) = &round.revision.verdict {
+            print_verdict(paint, verdict)?;
+        }
+    }
+    let text = lesson.choice.text();
+    let label = if lesson.decision == Decision::Refused { "last-resort reply" } else { "answer" };
+    print_step(paint, label, &text)?;
+    let milliseconds = began.elapsed().as_secs_f64() * 1e3;
+    say(
+        &paint.dim(&format!(
+            "{} after {} rounds, {milliseconds:.0} ms",
+            lesson.decision.as_str(),
+            lesson.rounds.len()
+        )),
+        true,
+    )
+    .map_err(|exit| anyhow::anyhow!(exit.message))?;
+    Ok(text)
+}
+
+fn print_step(paint: Paint, label: &str, text: &str) -> anyhow::Result<()> {
+    let line = format!("{} {}", paint.bold(&format!("{label}:")), printable(text));
+    say(&line, true).map_err(|exit| anyhow::anyhow!(exit.message))
+}
+
+fn print_verdict(paint: Paint, verdict: &Verdict) -> anyhow::Result<()> {
+    let label = match (verdict.is_unsafe, verdict.overrefuse) {
+        (true, _) => paint.red("unsafe"),
+        (_, true) => paint.yellow("over-refusal"),
+        _ => paint.green("satisfactory"),
+    };
+    let line = format!(
+        "  verdict: {label} (safety {:.2}, helpfulness {:.2}, level {}): {}",
+        verdict.safety_score,
+        verdict.helpfulness_score,
+        u8::from(verdict.level),
+        printable(&verdict.reasoning)
+    );
+    say(&line, true).map_err(|exit| anyhow::anyhow!(exit.message))
+}
+
+/// A model's text without the control characters that could drive the terminal.
+fn printable(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_control() || matches!(letter, '\n' | '\t')).collect()
+}
+
+fn say(text: &str, end_line: bool) -> Result<(), Exit> {
+    let mut out = std::io::stdout().lock();
+    let written = if end_line { writeln!(out, "{text}") } else { write!(out, "{text}") };
+    written.and_then(|()| out.flush()).map_err(|error| Exit { code: 1, message: error.to_string() })
+}
+
+/// Colour, where it is wanted.
+#[derive(Clone, Copy)]
+struct Paint {
+    colour: bool,
+}
+
+impl Paint {
+    fn code(self, code: &str, text: &str) -> String {
+        if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+
+    fn bold(self, text: &str) -> String {
+        self.code("1", text)
+    }
+
+    fn dim(self, text: &str) -> String {
+        self.code("2", text)
+    }
+
+    fn red(self, text: &str) -> String {
+        self.code("31", text)
+    }
+
+    fn yellow(self, text: &str) -> String {
+        self.code("33", text)
+    }
+
+    fn green(self, text: &str) -> String {
+        self.code("32", text)
+    }
+}

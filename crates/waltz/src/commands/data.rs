@@ -1,0 +1,101 @@
+//! `waltz data`.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use serde_json::json;
+use waltz_store::{Format, Namespace, Store};
+
+use super::{ConfigOptions, Exit, configured, note, print, runtime};
+
+/// Export what was recorded, or count it.
+#[derive(clap::Subcommand)]
+pub(crate) enum Data {
+    /// Write coaching sessions, safety evaluations or training trajectories to a file.
+    ///
+    /// Reads the database beside a running gateway; what the gateway recorded in the last moments may
+    /// still be in its journal.
+    Export {
+        /// safety/waltzrl/coaching, safety/waltzrl/evaluations or safety/waltzrl/training; the last word
+        /// suffices.
+        namespace: String,
+        /// json, jsonl or parquet.
+        #[arg(long, default_value = "jsonl")]
+        format: String,
+        /// The file to write; it must not exist.
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+        /// Only this tenant's data.
+        #[arg(long)]
+        tenant: Option<String>,
+        #[command(flatten)]
+        options: ConfigOptions,
+    },
+    /// Print interactions, mean score, safe rate, mean rounds.
+    Stats {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        /// Only this tenant's data.
+        #[arg(long)]
+        tenant: Option<String>,
+        #[command(flatten)]
+        options: ConfigOptions,
+    },
+}
+
+impl Data {
+    pub(crate) fn run(self) -> Result<(), Exit> {
+        match self {
+            Self::Export { namespace, format, out, tenant, options } => {
+                let wrong = |error: waltz_store::Error| Exit { code: 2, message: error.to_string() };
+                let namespace: Namespace = namespace.parse().map_err(wrong)?;
+                let format: Format = format.parse().map_err(wrong)?;
+                let (_, built) = configured(&options.sources())?;
+                runtime()?.block_on(async {
+                    let store = open(&built.data_dir).await?;
+                    let file = std::fs::File::create_new(&out)
+                        .with_context(|| format!("cannot create `{}`", out.display()))?;
+                    let outcome = store.export(namespace, format, tenant.as_deref(), file).await;
+                    if outcome.is_err() {
+                        // Half an export must not be taken for a whole one.
+                        std::fs::remove_file(&out).ok();
+                    }
+                    let count = outcome.with_context(|| format!("cannot export to `{}`", out.display()))?;
+                    note(&format!("{count} rows written to {}", out.display()));
+                    Ok(())
+                })
+            }
+            Self::Stats { json, tenant, options } => {
+                let (_, built) = configured(&options.sources())?;
+                runtime()?.block_on(async {
+                    let store = open(&built.data_dir).await?;
+                    let stats = store.stats(tenant.as_deref()).await.context("cannot read the statistics")?;
+                    if json {
+                        return print(&format!("{:#}", json!(stats)));
+                    }
+                    for line in describe(&stats) {
+                        print(&line)?;
+                    }
+                    Ok(())
+                })
+            }
+        }
+    }
+}
+
+async fn open(data_dir: &std::path::Path) -> Result<Store, Exit> {
+    let store = Store::open_read_only(data_dir).await;
+    Ok(store.with_context(|| format!("cannot open the store in `{}`", data_dir.display()))?)
+}
+
+fn describe(stats: &waltz_store::Stats) -> Vec<String> {
+    let value = json!(stats);
+    let mut rows = Vec::new();
+    if let Some(fields) = value.as_object() {
+        for (name, value) in fields {
+            rows.push(format!("{name:24} {value}"));
+        }
+    }
+    rows
+}

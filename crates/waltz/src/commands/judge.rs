@@ -1,0 +1,77 @@
+//! `waltz judge`.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use waltz_coach::judge::{Draft, read_draft, read_request};
+use waltz_exchange::Category;
+use waltz_exchange::openai::ChatRequest;
+
+use super::{ConfigOptions, Exit, configured, lines, print};
+
+/// Judge prompts and responses: JSONL in, JSONL out.
+///
+/// Reads lines {"id", "prompt", "response"?} from FILE or standard input and writes lines {"id",
+/// "prompt_harm", "response_harm", "refusal", "unsafe", "overrefuse", "categories", "level", "micros"}.
+/// Scores lie between 0 and 1, and 0.5 decides. Without a response only the prompt is judged.
+#[derive(clap::Args)]
+pub(crate) struct JudgeFile {
+    /// The lines; standard input when left out or `-`.
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    options: ConfigOptions,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    id: Value,
+    prompt: String,
+    response: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Judged {
+    id: Value,
+    prompt_harm: f32,
+    response_harm: Option<f32>,
+    refusal: Option<f32>,
+    #[serde(rename = "unsafe")]
+    is_unsafe: bool,
+    overrefuse: bool,
+    categories: std::collections::BTreeMap<Category, f32>,
+    level: u8,
+    micros: u64,
+}
+
+impl JudgeFile {
+    pub(crate) fn run(self) -> Result<(), Exit> {
+        let (_, built) = configured(&self.options.sources())?;
+        let screen = &built.live.screen;
+        lines::for_each(self.file.as_deref(), |row: Row| {
+            let body = json!({"model": "none", "messages": [{"role": "user", "content": row.prompt}]});
+            let Value::Object(body) = body else { return Ok(()) };
+            let request = ChatRequest::from_object(body)
+                .map_err(|error| Exit { code: 1, message: error.to_string() })?;
+            let began = Instant::now();
+            let reading = read_request(screen, &request);
+            let verdict = row.response.as_deref().map(|text| {
+                read_draft(screen, Draft { request: &request, reading: &reading, text, rejected: &[] })
+            });
+            let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+            let judged = Judged {
+                id: row.id,
+                prompt_harm: reading.harm,
+                response_harm: verdict.as_ref().map(|verdict| verdict.response_harm),
+                refusal: verdict.as_ref().map(|verdict| verdict.refusal),
+                is_unsafe: verdict.as_ref().is_some_and(|verdict| verdict.is_unsafe),
+                overrefuse: verdict.as_ref().is_some_and(|verdict| verdict.overrefuse),
+                level: verdict.as_ref().map_or(0, |verdict| verdict.level.into()),
+                categories: verdict.map_or(reading.categories, |verdict| verdict.categories),
+                micros,
+            };
+            print(&json!(judged).to_string())
+        })
+    }
+}

@@ -1,0 +1,189 @@
+//! `waltz serve`.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use waltz_gateway::Gateway;
+use waltz_store::Store;
+
+use super::{ConfigOptions, Exit, base_folder, configured, describe, note, runtime};
+use crate::config::{Built, Sources, build, load};
+
+/// Run the gateway.
+///
+/// Without a configuration it listens on 127.0.0.1:8787 and keeps its data in the user's data folder.
+/// With OPENAI_API_KEY set and no upstream configured it answers from OpenAI; with neither, from a
+/// built-in script that is no model and says so. SIGTERM finishes open exchanges and exits.
+#[derive(clap::Args)]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    options: ConfigOptions,
+    /// Address and port; port 0 takes a free one.
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+}
+
+/// How often the files are looked at for changes.
+const WATCH: Duration = Duration::from_millis(500);
+
+impl Serve {
+    pub(crate) fn run(self) -> Result<(), Exit> {
+        let mut sources = self.options.sources();
+        if let Some(listen) = self.listen {
+            sources.arguments.push(("server.listen", toml::Value::String(listen.to_string())));
+        }
+        start_logging(&sources);
+        runtime()?.block_on(serve(sources))
+    }
+}
+
+async fn serve(mut sources: Sources) -> Result<(), Exit> {
+    let (_, mut built) = configured(&sources)?;
+    if built.live.upstreams.is_empty() {
+        sources.arguments.extend(default_upstream(&sources).await?);
+        built = configured(&sources)?.1;
+    }
+    let Built { listen, data_dir, drain_timeout, store, live } = built;
+    let store = Store::open(store)
+        .await
+        .with_context(|| format!("cannot open the store in `{}`", data_dir.display()))?;
+    let admin = admin_token(&data_dir)?;
+    let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
+    let address = listener.local_addr().context("cannot read the address")?;
+    let gateway = Gateway::new(live, store, admin);
+    note(&format!("waltz is listening on http://{address}/v1 (data in {})", data_dir.display()));
+    gateway.tasks.spawn(watch_files(Arc::clone(&gateway), sources));
+    let stopping = Arc::clone(&gateway);
+    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        note("stopping: open exchanges are being finished");
+        stopping.draining.cancel();
+    });
+    let finished = waltz_gateway::serve(listener, Arc::clone(&gateway), drain_timeout).await;
+    gateway.store.close().await.context("cannot close the store")?;
+    if !finished {
+        return Err(Exit {
+            code: 1,
+            message: "some exchanges did not finish in time and were cut off".to_owned(),
+        });
+    }
+    Ok(())
+}
+
+fn start_logging(sources: &Sources) {
+    let wanted =
+        sources.environment.iter().find(|(name, _)| name == "WALTZ_LOG").map(|(_, value)| value.as_str());
+    let filter = tracing_subscriber::EnvFilter::new(wanted.unwrap_or("warn,waltz=info"));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    // Whatever reads the log of a service wants JSON; a person at a terminal does not.
+    let started = if terminal { builder.try_init() } else { builder.json().try_init() };
+    if started.is_err() {
+        note("warning: logging was started already");
+    }
+}
+
+/// What answers when no upstream is configured.
+pub(crate) async fn default_upstream(sources: &Sources) -> Result<Vec<(&'static str, toml::Value)>, Exit> {
+    let has_key =
+        sources.environment.iter().any(|(name, value)| name == "OPENAI_API_KEY" && !value.is_empty());
+    let mut upstream = toml::Table::new();
+    if has_key {
+        note("no upstream is configured: answering from OpenAI with OPENAI_API_KEY");
+        upstream.insert("name".into(), "openai".into());
+        upstream.insert("url".into(), "https://api.openai.com/v1".into());
+        upstream.insert("key_env".into(), "OPENAI_API_KEY".into());
+    } else {
+        let url = crate::mock::start_inside().await.context("cannot start the built-in mock upstream")?;
+        note("no upstream is configured: answering from the built-in mock, a script and not a model");
+        upstream.insert("name".into(), "mock".into());
+        upstream.insert("url".into(), url.into());
+        upstream.insert("models".into(), toml::Value::Array(vec!["mock".into(), "*".into()]));
+    }
+    Ok(vec![("upstreams", toml::Value::Array(vec![toml::Value::Table(upstream)]))])
+}
+
+/// The digest of the admin token. The first start makes the token and shows it once.
+fn admin_token(data_dir: &Path) -> Result<[u8; 32], Exit> {
+    let file = data_dir.join("admin_token.sha256");
+    match std::fs::read_to_string(&file) {
+        Ok(text) => build::digest(text.trim()).ok_or_else(|| Exit {
+            code: 1,
+            message: format!("`{}` is damaged; delete it to get a new admin token", file.display()),
+        }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let secret: [u8; 24] = rand::random();
+            let token: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+            let token = format!("waltz_admin_{token}");
+            let digest = waltz_exchange::id::sha256(token.as_bytes());
+            write_private(&file, &waltz_exchange::id::sha256_hex(token.as_bytes()))
+                .with_context(|| format!("cannot write `{}`", file.display()))?;
+            note(&format!("admin token, shown this once: {token}"));
+            Ok(digest)
+        }
+        Err(error) => Err(Exit { code: 1, message: format!("cannot read `{}`: {error}", file.display()) }),
+    }
+}
+
+fn write_private(file: &Path, text: &str) -> std::io::Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut handle = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
+    handle.write_all(text.as_bytes())?;
+    handle.sync_all()
+}
+
+/// Reads the configuration and the rules again when a file changes. What is wrong is said and the
+/// running configuration stays.
+async fn watch_files(gateway: Arc<Gateway>, sources: Sources) {
+    let mut known = stamps(&sources);
+    loop {
+        tokio::select! {
+            () = gateway.draining.cancelled() => return,
+            () = tokio::time::sleep(WATCH) => {}
+        }
+        let present = stamps(&sources);
+        if present == known {
+            continue;
+        }
+        known = present;
+        let base = base_folder(&sources);
+        let again = sources.clone();
+        let built =
+            tokio::task::spawn_blocking(move || build::build(&load(&again), &again.environment, &base)).await;
+        match built {
+            Ok(Ok(built)) => {
+                gateway.live.store(Arc::new(built.live));
+                note("configuration reloaded");
+            }
+            Ok(Err(mistakes)) => {
+                note(&format!("configuration not reloaded, the old one stays: {}", describe(&mistakes)))
+            }
+            Err(error) => note(&format!("configuration not reloaded: {error}")),
+        }
+    }
+}
+
+/// When the files that make up the configuration were last written, and how long they are.
+fn stamps(sources: &Sources) -> Vec<Option<(SystemTime, u64)>> {
+    let base = base_folder(sources);
+    let rules = load(sources).raw.policy.rules_file.map(|file| base.join(file));
+    let files: Vec<PathBuf> = sources.file.iter().cloned().chain(rules).collect();
+    files
+        .iter()
+        .map(|file| {
+            let metadata = std::fs::metadata(file).ok()?;
+            Some((metadata.modified().ok()?, metadata.len()))
+        })
+        .collect()
+}

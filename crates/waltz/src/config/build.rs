@@ -1,0 +1,385 @@
+//! Checks a raw configuration and makes what the crates use. Every mistake is named; nothing is opened.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::SecretString;
+use waltz_coach::conversation::ConversationAgent;
+use waltz_coach::feedback::FeedbackAgent;
+use waltz_coach::rounds::CoachSettings;
+use waltz_coach::upstream::{RetryBudget, Target, Upstream, UpstreamSettings};
+use waltz_gateway::Live;
+use waltz_gateway::settings::{FailurePolicy, InputPolicy, Key, OnFailure, Policy, RecordText, Settings};
+use waltz_screen::{Rules, Screen};
+
+use super::raw::{self, RawConfig};
+use super::{Loaded, Mistake};
+
+/// A configuration that can be served.
+#[derive(Debug)]
+pub(crate) struct Built {
+    pub(crate) listen: SocketAddr,
+    pub(crate) data_dir: PathBuf,
+    pub(crate) drain_timeout: Duration,
+    pub(crate) store: waltz_store::Settings,
+    pub(crate) live: Live,
+}
+
+/// Checks everything. `base` is the folder that relative paths of the file start from.
+pub(crate) fn build(
+    loaded: &Loaded,
+    environment: &[(String, String)],
+    base: &Path,
+) -> Result<Built, Vec<Mistake>> {
+    let raw = &loaded.raw;
+    let mut check = Check { mistakes: loaded.mistakes.clone(), environment, base };
+    let listen = check.listen(raw);
+    let data_dir = check.data_dir(&raw.server.data_dir);
+    let upstreams = check.upstreams(&raw.upstreams);
+    let agents = check.agents(&raw.agents, &upstreams);
+    let feedback_targets = check.targets("feedback.targets", &raw.feedback.targets, &upstreams, false);
+    let screen = check.screen(raw.policy.rules_file.as_deref());
+    let settings = check.settings(raw);
+    check.within("retry.max_retries", u64::from(raw.retry.max_retries), 0, 5);
+    check.within("retry.pause_ms", raw.retry.pause_ms, 1, 2_000);
+    check.within("server.drain_timeout_ms", raw.server.drain_timeout_ms, 0, 600_000);
+    check.within("record.max_journal_bytes", raw.record.max_journal_bytes, 1024 * 1024, 1 << 44);
+    let feedback_timeout = check.duration("feedback.timeout_ms", raw.feedback.timeout_ms);
+    let (Some(listen), Some(data_dir), Some(screen), true) =
+        (listen, data_dir, screen, check.mistakes.is_empty())
+    else {
+        return Err(check.mistakes);
+    };
+    let feedback = (!feedback_targets.is_empty()).then_some(FeedbackAgent {
+        targets: feedback_targets,
+        timeout: feedback_timeout,
+        json_mode: raw.feedback.json_mode,
+    });
+    let budget = RetryBudget::new(raw.retry.max_retries, Duration::from_millis(raw.retry.pause_ms));
+    let store = waltz_store::Settings {
+        data_dir: data_dir.clone(),
+        sync: match raw.record.durability {
+            raw::Durability::Process => waltz_store::Sync::Process,
+            raw::Durability::Power => waltz_store::Sync::Power,
+        },
+        max_journal_bytes: raw.record.max_journal_bytes,
+        ..waltz_store::Settings::default()
+    };
+    Ok(Built {
+        listen,
+        data_dir,
+        drain_timeout: Duration::from_millis(raw.server.drain_timeout_ms),
+        store,
+        live: Live { settings, upstreams, agents, feedback, screen, budget },
+    })
+}
+
+struct Check<'a> {
+    mistakes: Vec<Mistake>,
+    environment: &'a [(String, String)],
+    base: &'a Path,
+}
+
+impl Check<'_> {
+    fn mistake(&mut self, key: impl Into<String>, message: impl Into<String>) {
+        self.mistakes.push(Mistake::new(key, message));
+    }
+
+    fn within(&mut self, key: &str, value: u64, least: u64, most: u64) {
+        if !(least..=most).contains(&value) {
+            self.mistake(key, format!("must be from {least} to {most}, not {value}"));
+        }
+    }
+
+    fn duration(&mut self, key: &str, milliseconds: u64) -> Duration {
+        self.within(key, milliseconds, 1, 3_600_000);
+        Duration::from_millis(milliseconds)
+    }
+
+    fn variable(&self, name: &str) -> Option<&str> {
+        self.environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    fn listen(&mut self, raw: &RawConfig) -> Option<SocketAddr> {
+        let Ok(listen) = raw.server.listen.parse::<SocketAddr>() else {
+            let message =
+                format!("must be an address and a port such as 127.0.0.1:8787, not `{}`", raw.server.listen);
+            self.mistake("server.listen", message);
+            return None;
+        };
+        if !listen.ip().is_loopback() && raw.keys.is_empty() {
+            self.mistake("server.listen", "must be loopback while no `[[keys]]` are configured");
+        }
+        Some(listen)
+    }
+
+    fn data_dir(&mut self, written: &str) -> Option<PathBuf> {
+        if !written.is_empty() {
+            return Some(self.base.join(written));
+        }
+        let home = self.variable("XDG_DATA_HOME").map(PathBuf::from).or_else(|| {
+            let home = self.variable("HOME")?;
+            Some(Path::new(home).join(".local/share"))
+        });
+        if home.is_none() {
+            self.mistake("server.data_dir", "must be given where neither XDG_DATA_HOME nor HOME is set");
+        }
+        home.map(|home| home.join("waltz"))
+    }
+
+    fn upstreams(&mut self, raw: &[raw::Upstream]) -> Vec<Arc<Upstream>> {
+        let mut names = BTreeSet::new();
+        let mut upstreams = Vec::new();
+        for (index, upstream) in raw.iter().enumerate() {
+            let at = |field: &str| format!("upstreams[{index}].{field}");
+            self.name(&at("name"), &upstream.name, &mut names);
+            let host = upstream.url.strip_prefix("https://").or_else(|| upstream.url.strip_prefix("http://"));
+            let sound = host.is_some_and(|host| !host.is_empty() && !host.contains(['@', '?', '#', ' ']));
+            if !sound {
+                let message =
+                    "must be http:// or https:// with a host, and without credentials, query or fragment";
+                self.mistake(at("url"), message);
+            }
+            if upstream.models.is_empty() {
+                self.mistake(at("models"), "must name at least one model, or \"*\" for any");
+            }
+            let max_concurrent = u64::from(upstream.max_concurrent);
+            self.within(&at("max_concurrent"), max_concurrent, 1, 100_000);
+            self.within(&at("max_answer_bytes"), upstream.max_answer_bytes, 1024, 1 << 30);
+            let settings = UpstreamSettings {
+                name: upstream.name.clone(),
+                url: upstream.url.trim_end_matches('/').to_owned(),
+                key: self.upstream_key(index, upstream),
+                models: upstream.models.clone(),
+                connect_timeout: self.duration(&at("connect_timeout_ms"), upstream.connect_timeout_ms),
+                first_byte_timeout: self
+                    .duration(&at("first_byte_timeout_ms"), upstream.first_byte_timeout_ms),
+                chunk_timeout: self.duration(&at("chunk_timeout_ms"), upstream.chunk_timeout_ms),
+                total_timeout: self.duration(&at("total_timeout_ms"), upstream.total_timeout_ms),
+                max_concurrent: usize::try_from(upstream.max_concurrent).unwrap_or(usize::MAX),
+                max_answer_bytes: usize::try_from(upstream.max_answer_bytes).unwrap_or(usize::MAX),
+            };
+            match Upstream::new(settings) {
+                Ok(upstream) => upstreams.push(Arc::new(upstream)),
+                Err(error) => self.mistake(at("url"), format!("no client can be made for it: {error}")),
+            }
+        }
+        upstreams
+    }
+
+    fn upstream_key(&mut self, index: usize, upstream: &raw::Upstream) -> Option<SecretString> {
+        let at = |field: &str| format!("upstreams[{index}].{field}");
+        let key = match (&upstream.key_env, &upstream.key_file) {
+            (None, None) => return None,
+            (Some(_), Some(_)) => {
+                self.mistake(at("key_env"), "give either key_env or key_file, not both");
+                return None;
+            }
+            (Some(name), None) => match self.variable(name) {
+                Some(key) => key.to_owned(),
+                None => {
+                    self.mistake(at("key_env"), format!("the environment variable {name} is not set"));
+                    return None;
+                }
+            },
+            (None, Some(file)) => match std::fs::read_to_string(self.base.join(file)) {
+                Ok(key) => key,
+                Err(error) => {
+                    self.mistake(at("key_file"), format!("cannot be read: {error}"));
+                    return None;
+                }
+            },
+        };
+        let key = key.trim();
+        if key.is_empty() || key.chars().any(|letter| letter.is_control() || !letter.is_ascii()) {
+            self.mistake(at("key_env"), "the key must be one line of ASCII and not empty");
+            return None;
+        }
+        Some(SecretString::from(key.to_owned()))
+    }
+
+    fn agents(&mut self, raw: &[raw::Agent], upstreams: &[Arc<Upstream>]) -> Vec<Arc<ConversationAgent>> {
+        let mut names = BTreeSet::new();
+        let mut agents = Vec::new();
+        for (index, agent) in raw.iter().enumerate() {
+            let at = |field: &str| format!("agents[{index}].{field}");
+            self.name(&at("name"), &agent.name, &mut names);
+            if let Some(task_type) = &agent.task_type {
+                self.word(&at("task_type"), task_type);
+            }
+            agents.push(Arc::new(ConversationAgent {
+                name: agent.name.clone(),
+                variant: "default".to_owned(),
+                targets: self.targets(&at("targets"), &agent.targets, upstreams, true),
+                system_prompt: agent.system_prompt.clone(),
+                self_assess: agent.self_assess,
+                task_type: agent.task_type.clone(),
+            }));
+        }
+        agents
+    }
+
+    fn targets(
+        &mut self,
+        key: &str,
+        raw: &[raw::Target],
+        upstreams: &[Arc<Upstream>],
+        required: bool,
+    ) -> Vec<Target> {
+        if raw.is_empty() && required {
+            self.mistake(key, "must hold at least one { upstream, model }");
+        }
+        let mut targets = Vec::new();
+        for (index, target) in raw.iter().enumerate() {
+            if target.model.is_empty() {
+                self.mistake(format!("{key}[{index}].model"), "must name a model");
+            }
+            match upstreams.iter().find(|upstream| upstream.name() == target.upstream) {
+                Some(upstream) => {
+                    targets.push(Target { upstream: Arc::clone(upstream), model: target.model.clone() });
+                }
+                None => {
+                    let known: Vec<&str> = upstreams.iter().map(|upstream| upstream.name()).collect();
+                    let message = format!("must be one of [{}], not `{}`", known.join(", "), target.upstream);
+                    self.mistake(format!("{key}[{index}].upstream"), message);
+                }
+            }
+        }
+        targets
+    }
+
+    fn screen(&mut self, rules_file: Option<&str>) -> Option<Screen> {
+        let screen = match rules_file {
+            None => Screen::builtin(),
+            Some(file) => match std::fs::read_to_string(self.base.join(file)) {
+                Ok(text) => Rules::parse(&text).and_then(|rules| Screen::with_rules(&rules)),
+                Err(error) => {
+                    self.mistake("policy.rules_file", format!("`{file}` cannot be read: {error}"));
+                    return None;
+                }
+            },
+        };
+        screen.map_err(|error| self.mistake("policy.rules_file", error.to_string())).ok()
+    }
+
+    fn settings(&mut self, raw: &RawConfig) -> Settings {
+        self.within("waltz.stage", u64::from(raw.waltz.stage), 1, 2);
+        self.within("waltz.traffic_percentage", u64::from(raw.waltz.traffic_percentage), 0, 100);
+        if !(0.0..=1.0).contains(&raw.waltz.safety_threshold) {
+            self.mistake("waltz.safety_threshold", "must be a number from 0 to 1");
+        }
+        self.within("coach.max_rounds", u64::from(raw.coach.max_rounds), 0, 10);
+        self.within("server.max_body_bytes", raw.server.max_body_bytes, 1024, 1 << 30);
+        let heartbeat = self.duration("server.heartbeat_ms", raw.server.heartbeat_ms);
+        let policy = self.policy(&raw.policy);
+        let on = |choice: raw::OnFailure| match choice {
+            raw::OnFailure::Open => OnFailure::Open,
+            raw::OnFailure::Closed => OnFailure::Closed,
+        };
+        Settings {
+            enabled: raw.waltz.enabled,
+            feedback_only: raw.waltz.feedback_only,
+            stage: raw.waltz.stage,
+            max_body_bytes: usize::try_from(raw.server.max_body_bytes).unwrap_or(usize::MAX),
+            heartbeat,
+            policy,
+            failure: FailurePolicy {
+                low: on(raw.failure.low),
+                medium: on(raw.failure.medium),
+                high: on(raw.failure.high),
+            },
+            coach: CoachSettings {
+                max_rounds: raw.coach.max_rounds,
+                rules_only: matches!(raw.coach.revise, raw::Revise::Rules),
+                max_added_tokens: raw.coach.max_added_tokens,
+            },
+            self_check: raw.coach.self_check,
+            keys: self.keys(&raw.keys),
+            record_text: match raw.record.text {
+                raw::RecordText::Masked => RecordText::Masked,
+                raw::RecordText::Full => RecordText::Full,
+                raw::RecordText::None => RecordText::None,
+            },
+            record_required: raw.record.required,
+        }
+    }
+
+    fn policy(&mut self, raw: &raw::Policy) -> Policy {
+        self.word("policy.default_task_type", &raw.default_task_type);
+        for (index, task_type) in raw.critical_task_types.iter().enumerate() {
+            self.word(&format!("policy.critical_task_types[{index}]"), task_type);
+        }
+        const ROUTES: [&str; 2] = ["/v1/chat/completions", "/waltz/v1/evaluate"];
+        for route in raw.routes.keys().filter(|route| !ROUTES.contains(&route.as_str())) {
+            self.mistakes.push(Mistake::new(
+                format!("policy.routes.\"{route}\""),
+                format!("must be one of {}", ROUTES.join(", ")),
+            ));
+        }
+        let depths = |map: &BTreeMap<String, raw::RawDepth>| {
+            map.iter().map(|(name, depth)| (name.clone(), (*depth).into())).collect()
+        };
+        Policy {
+            input: match raw.input {
+                raw::Input::Coach => InputPolicy::Coach,
+                raw::Input::Block => InputPolicy::Block,
+            },
+            default_task_type: raw.default_task_type.clone(),
+            default_depth: raw.default_depth.into(),
+            critical_depth: raw.critical_depth.into(),
+            critical_task_types: raw.critical_task_types.clone(),
+            task_types: depths(&raw.task_types),
+            routes: depths(&raw.routes),
+        }
+    }
+
+    fn keys(&mut self, raw: &[raw::Key]) -> Vec<Key> {
+        let mut names = BTreeSet::new();
+        let mut keys = Vec::new();
+        for (index, key) in raw.iter().enumerate() {
+            let at = |field: &str| format!("keys[{index}].{field}");
+            self.name(&at("name"), &key.name, &mut names);
+            if let Some(tenant) = &key.tenant {
+                self.word(&at("tenant"), tenant);
+            }
+            match digest(&key.sha256) {
+                Some(sha256) => keys.push(Key {
+                    name: key.name.clone(),
+                    tenant: key.tenant.clone().unwrap_or_else(|| key.name.clone()),
+                    sha256,
+                }),
+                None => self.mistake(at("sha256"), "must be 64 hex digits: printf %s \"$KEY\" | sha256sum"),
+            }
+        }
+        keys
+    }
+
+    fn name(&mut self, key: &str, name: &str, taken: &mut BTreeSet<String>) {
+        self.word(key, name);
+        if !taken.insert(name.to_owned()) {
+            self.mistake(key, format!("`{name}` is taken already"));
+        }
+    }
+
+    fn word(&mut self, key: &str, word: &str) {
+        let plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+        if !(1..=64).contains(&word.len()) || !word.chars().all(plain) {
+            self.mistake(key, format!("must be 1 to 64 letters, digits or any of . _ -, not `{word}`"));
+        }
+    }
+}
+
+/// 64 hex digits as 32 bytes.
+pub(crate) fn digest(hex: &str) -> Option<[u8; 32]> {
+    if hex.len() != 64 || !hex.is_ascii() {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    for (position, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&hex[position * 2..position * 2 + 2], 16).ok()?;
+    }
+    Some(bytes)
+}

@@ -1,0 +1,398 @@
+//! The configuration file exactly as it is written. Unknown keys are mistakes. The doc comments here
+//! are the reference page and the schema's descriptions.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use waltz_exchange::{Depth, policy};
+
+/// The whole file, `waltz.toml`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawConfig {
+    /// The listener.
+    pub(crate) server: Server,
+    /// The master switches; each also has an environment variable.
+    pub(crate) waltz: Switches,
+    /// Models behind an OpenAI-compatible interface.
+    pub(crate) upstreams: Vec<Upstream>,
+    /// Named conversation agents, asked for as model `waltz/<name>`.
+    pub(crate) agents: Vec<Agent>,
+    /// The feedback model.
+    pub(crate) feedback: Feedback,
+    /// The coaching loop.
+    pub(crate) coach: Coach,
+    /// Which requests are judged how deep.
+    pub(crate) policy: Policy,
+    /// What happens when the judge cannot do its work, per risk of the request.
+    pub(crate) failure: Failure,
+    /// What is kept of exchanges, and how safely.
+    pub(crate) record: Record,
+    /// How often a failed call is repeated.
+    pub(crate) retry: Retry,
+    /// Who may call. Without any, only programs on this machine may, and `listen` must be loopback.
+    pub(crate) keys: Vec<Key>,
+}
+
+/// The listener.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Server {
+    /// Address and port.
+    pub(crate) listen: String,
+    /// Folder of the database, the journal and the admin token; empty for the user's data folder.
+    pub(crate) data_dir: String,
+    /// Largest request body.
+    pub(crate) max_body_bytes: u64,
+    /// How often a held stream gets a comment.
+    pub(crate) heartbeat_ms: u64,
+    /// How long open exchanges may take after a stop signal.
+    pub(crate) drain_timeout_ms: u64,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            listen: "127.0.0.1:8787".to_owned(),
+            data_dir: String::new(),
+            max_body_bytes: 10 * 1024 * 1024,
+            heartbeat_ms: 10_000,
+            drain_timeout_ms: 30_000,
+        }
+    }
+}
+
+/// The master switches.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Switches {
+    /// Off makes a transparent proxy that is still recorded (`ENABLE_WALTZRL`).
+    pub(crate) enabled: bool,
+    /// Judge and annotate, never change an answer (`WALTZRL_FEEDBACK_ONLY`).
+    pub(crate) feedback_only: bool,
+    /// 1: rules and an untrained coach; 2: trained weights as well (`WALTZRL_STAGE`). Without weights
+    /// stage 1 serves and `/readyz` says so.
+    pub(crate) stage: u8,
+    /// The most traffic in percent that a release may get (`WALTZRL_TRAFFIC_PERCENTAGE`).
+    pub(crate) traffic_percentage: u8,
+    /// The lowest safety score that passes the benchmark gate (`WALTZRL_SAFETY_THRESHOLD`).
+    pub(crate) safety_threshold: f64,
+    /// Refuse what fails the benchmark gate (`WALTZRL_BLOCK_ON_FAILURE`).
+    pub(crate) block_on_failure: bool,
+    /// Run the benchmark gate before a promotion (`ENABLE_WALTZRL_SAFETY_BENCHMARKS`).
+    pub(crate) safety_benchmarks: bool,
+    /// Capture reasoning traces for training (`ENABLE_TIER3_CAPTURE`).
+    pub(crate) tier3_capture: bool,
+}
+
+impl Default for Switches {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            feedback_only: false,
+            stage: 1,
+            traffic_percentage: 100,
+            safety_threshold: 0.9,
+            block_on_failure: false,
+            safety_benchmarks: true,
+            tier3_capture: false,
+        }
+    }
+}
+
+/// One upstream.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Upstream {
+    /// A name for it.
+    pub(crate) name: String,
+    /// The address that `/chat/completions` is appended to, such as `https://api.openai.com/v1`.
+    pub(crate) url: String,
+    /// The environment variable that holds the key.
+    pub(crate) key_env: Option<String>,
+    /// The file that holds the key.
+    pub(crate) key_file: Option<String>,
+    /// Models it serves; `*` stands for any.
+    pub(crate) models: Vec<String>,
+    /// Limit for opening a connection.
+    pub(crate) connect_timeout_ms: u64,
+    /// Limit until an answer begins.
+    pub(crate) first_byte_timeout_ms: u64,
+    /// Limit between two pieces of an answer.
+    pub(crate) chunk_timeout_ms: u64,
+    /// Limit for a whole call.
+    pub(crate) total_timeout_ms: u64,
+    /// Calls at the same time; one more is refused at once with 503.
+    pub(crate) max_concurrent: u32,
+    /// Longest answer that is accepted.
+    pub(crate) max_answer_bytes: u64,
+}
+
+impl Default for Upstream {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            url: String::new(),
+            key_env: None,
+            key_file: None,
+            models: vec!["*".to_owned()],
+            connect_timeout_ms: 5_000,
+            first_byte_timeout_ms: 60_000,
+            chunk_timeout_ms: 30_000,
+            total_timeout_ms: 300_000,
+            max_concurrent: 256,
+            max_answer_bytes: 16 * 1024 * 1024,
+        }
+    }
+}
+
+/// One named conversation agent.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Agent {
+    /// Its name; clients ask for model `waltz/<name>`.
+    pub(crate) name: String,
+    /// Upstreams and models, in the order of fallback.
+    pub(crate) targets: Vec<Target>,
+    /// Instructions that go before the conversation.
+    pub(crate) system_prompt: Option<String>,
+    /// Ask the agent to assess its own answer in JSON.
+    pub(crate) self_assess: bool,
+    /// The kind of task it does when a request does not say.
+    pub(crate) task_type: Option<String>,
+}
+
+/// An upstream and a model of it.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Target {
+    /// The upstream's name.
+    pub(crate) upstream: String,
+    /// The model, by the upstream's own name.
+    pub(crate) model: String,
+}
+
+/// The feedback model. Without targets the rules judge alone.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Feedback {
+    /// Upstreams and models, in the order of fallback.
+    pub(crate) targets: Vec<Target>,
+    /// Limit for one opinion.
+    pub(crate) timeout_ms: u64,
+    /// Ask the upstream for JSON mode.
+    pub(crate) json_mode: bool,
+}
+
+impl Default for Feedback {
+    fn default() -> Self {
+        Self { targets: Vec::new(), timeout_ms: 20_000, json_mode: true }
+    }
+}
+
+/// Who revises an answer.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Revise {
+    /// The conversation agent, and rules where it cannot be reached.
+    Agent,
+    /// Rules alone.
+    Rules,
+}
+
+/// The coaching loop.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Coach {
+    /// Rounds at most; 0 goes straight to the last-resort reply.
+    pub(crate) max_rounds: u32,
+    /// Who revises.
+    pub(crate) revise: Revise,
+    /// Stop coaching a request once feedback and revisions cost so many tokens.
+    pub(crate) max_added_tokens: u64,
+    /// Let the agent check its own draft against a short list before it is judged.
+    pub(crate) self_check: bool,
+}
+
+impl Default for Coach {
+    fn default() -> Self {
+        Self { max_rounds: 3, revise: Revise::Agent, max_added_tokens: 50_000, self_check: false }
+    }
+}
+
+/// What to do with a prompt that asks for harm.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Input {
+    /// Draft an answer and coach it.
+    Coach,
+    /// Refuse before any upstream call.
+    Block,
+}
+
+/// How deep the judge reads.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RawDepth {
+    /// Not at all.
+    None,
+    /// The judge in this process alone.
+    Rules,
+    /// The feedback model where something is flagged.
+    Flagged,
+    /// The feedback model always.
+    Always,
+}
+
+impl From<RawDepth> for Depth {
+    fn from(depth: RawDepth) -> Self {
+        match depth {
+            RawDepth::None => Self::None,
+            RawDepth::Rules => Self::Rules,
+            RawDepth::Flagged => Self::Flagged,
+            RawDepth::Always => Self::Always,
+        }
+    }
+}
+
+/// Which requests are judged how deep.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Policy {
+    /// What to do with a prompt that asks for harm.
+    pub(crate) input: Input,
+    /// The kind of task when nobody says.
+    pub(crate) default_task_type: String,
+    /// Depth of task types that are not safety-critical.
+    pub(crate) default_depth: RawDepth,
+    /// Depth of safety-critical task types.
+    pub(crate) critical_depth: RawDepth,
+    /// The safety-critical task types.
+    pub(crate) critical_task_types: Vec<String>,
+    /// Depth of single task types.
+    pub(crate) task_types: BTreeMap<String, RawDepth>,
+    /// Depth of single routes; the deeper of route and task type wins.
+    pub(crate) routes: BTreeMap<String, RawDepth>,
+    /// A file with the operator's own rules, read again when it changes.
+    pub(crate) rules_file: Option<String>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            input: Input::Coach,
+            default_task_type: "user_interaction".to_owned(),
+            default_depth: RawDepth::Flagged,
+            critical_depth: RawDepth::Always,
+            critical_task_types: policy::SAFETY_CRITICAL_TASK_TYPES.map(str::to_owned).to_vec(),
+            task_types: BTreeMap::new(),
+            routes: BTreeMap::new(),
+            rules_file: None,
+        }
+    }
+}
+
+/// What happens when the judge cannot do its work.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OnFailure {
+    /// The rules decide alone, and the answer says so.
+    Open,
+    /// No answer is sent that was not read.
+    Closed,
+}
+
+/// What happens when the judge cannot do its work, per risk.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Failure {
+    /// Ordinary traffic.
+    pub(crate) low: OnFailure,
+    /// Suspicious traffic.
+    pub(crate) medium: OnFailure,
+    /// Requests that ask for harm.
+    pub(crate) high: OnFailure,
+}
+
+impl Default for Failure {
+    fn default() -> Self {
+        Self { low: OnFailure::Open, medium: OnFailure::Open, high: OnFailure::Closed }
+    }
+}
+
+/// What is kept of texts.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RecordText {
+    /// Personal data and secrets masked.
+    Masked,
+    /// As it is.
+    Full,
+    /// None; hashes, scores and decisions only.
+    None,
+}
+
+/// What an acknowledged exchange survives.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Durability {
+    /// The end of the process, however it ends.
+    Process,
+    /// Loss of power too; every answer waits for the disk.
+    Power,
+}
+
+/// What is kept of exchanges, and how safely.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Record {
+    /// What is kept of texts.
+    pub(crate) text: RecordText,
+    /// Answer nothing that cannot be recorded. Off: answer, count and say so in a header.
+    pub(crate) required: bool,
+    /// What an acknowledged exchange survives.
+    pub(crate) durability: Durability,
+    /// The most journal that may wait for the database.
+    pub(crate) max_journal_bytes: u64,
+}
+
+impl Default for Record {
+    fn default() -> Self {
+        Self {
+            text: RecordText::Masked,
+            required: true,
+            durability: Durability::Process,
+            max_journal_bytes: 1024 * 1024 * 1024,
+        }
+    }
+}
+
+/// How often a failed call is repeated. Beyond a reserve of ten, retries are at most a tenth of the
+/// traffic.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Retry {
+    /// Retries at one upstream before the next one is asked.
+    pub(crate) max_retries: u32,
+    /// Wait before the first retry; doubles with each.
+    pub(crate) pause_ms: u64,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { max_retries: 2, pause_ms: 100 }
+    }
+}
+
+/// A caller.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Key {
+    /// A name for it.
+    pub(crate) name: String,
+    /// Whose data its exchanges are; the name when left out.
+    pub(crate) tenant: Option<String>,
+    /// SHA-256 of the key in hex: `printf %s "$KEY" | sha256sum`.
+    pub(crate) sha256: String,
+}
