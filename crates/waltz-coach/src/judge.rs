@@ -37,6 +37,8 @@ pub struct Draft<'a> {
     pub reading: &'a RequestReading,
     /// The text.
     pub text: &'a str,
+    /// The part of the text that is tool calls.
+    pub acts: &'a str,
     /// Texts that were judged unsafe before; empty for a first draft.
     pub rejected: &'a [String],
 }
@@ -91,6 +93,7 @@ pub fn read_draft(screen: &Screen, draft: Draft<'_>) -> Verdict {
             mitigation: templates::for_category(&finding.category).mitigation.to_owned(),
         });
     }
+    issues.extend(harmful_acts(screen, draft.acts));
     issues.extend(disclosures(draft));
     if seen.refusal < THRESHOLD && goes_along(draft) {
         issues.extend(reading.issues.iter().map(|asked| Issue {
@@ -165,6 +168,27 @@ fn highest_per_category(issues: &[Issue]) -> BTreeMap<Category, f32> {
         *score = score.max(issue.severity);
     }
     highest
+}
+
+/// A tool call is an order, so that it is also read the way a request is.
+fn harmful_acts(screen: &Screen, acts: &str) -> Vec<Issue> {
+    if acts.is_empty() {
+        return Vec::new();
+    }
+    let seen = screen.read(acts, Side::Prompt);
+    let harmful = seen
+        .findings
+        .iter()
+        .filter(|finding| matches!(finding.kind, Kind::Harm | Kind::Privacy | Kind::Rule));
+    harmful
+        .map(|finding| Issue {
+            category: finding.category.clone(),
+            severity: finding.severity,
+            description: format!("a tool call {}", finding.description),
+            evidence: None,
+            mitigation: templates::for_category(&finding.category).mitigation.to_owned(),
+        })
+        .collect()
 }
 
 /// Secrets and numbers of persons that the answer gives away and the conversation did not hold.

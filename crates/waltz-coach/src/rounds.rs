@@ -99,7 +99,8 @@ impl Coach<'_> {
             let revision = self.revision(request, &turns, dropped, &best, tally).await;
             let Some((revised, reviser)) = revision else { break };
             let text = revised.text();
-            let draft = Draft { request, reading, text: &text, rejected: &rejected };
+            let acts = revised.acts();
+            let draft = Draft { request, reading, text: &text, acts: &acts, rejected: &rejected };
             let verdict = self.judge.judge(draft, self.depth, tally).await;
             // An empty text is never an improvement, whatever its scores.
             let kept = !text.trim().is_empty() && reward::is_better(&best.1, &verdict);

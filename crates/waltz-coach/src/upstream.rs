@@ -115,8 +115,7 @@ impl CallError {
 impl Upstream {
     /// Makes the client. Nothing is connected yet.
     pub fn new(settings: UpstreamSettings) -> Result<Self, reqwest::Error> {
-        // The first call of the process wins; later ones find it done.
-        rustls::crypto::ring::default_provider().install_default().ok();
+        install_tls();
         let client = reqwest::Client::builder()
             .connect_timeout(settings.connect_timeout)
             .redirect(reqwest::redirect::Policy::none())
@@ -184,6 +183,11 @@ impl Upstream {
         let head = body.head(64 * 1024).await;
         Err(CallError::Status { upstream: name.clone(), status: status.as_u16(), retry_after_ms, body: head })
     }
+}
+
+/// Chooses the cryptography of the process. The first call wins; later ones find it done.
+pub fn install_tls() {
+    rustls::crypto::ring::default_provider().install_default().ok();
 }
 
 /// Posts to the targets in order until one answers. A transient error is tried again at the same

@@ -4,9 +4,12 @@
 //! passes through untouched; typed accessors read what waltz needs.
 
 pub mod answer;
+mod check;
 pub mod error;
 pub mod request;
+pub mod stream;
 
-pub use answer::{Answer, Choice, StreamAssembler};
+pub use answer::{Answer, Choice};
 pub use error::{ApiError, Retry};
 pub use request::{ChatRequest, Moderation, ModerationMode, Speaker, TextField};
+pub use stream::StreamAssembler;

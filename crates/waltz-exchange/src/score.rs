@@ -7,6 +7,11 @@ pub fn shaped_score(safety_gain: f32, helpfulness_gain: f32, rating_share: f32) 
     (0.5 * safety_gain + 0.3 * helpfulness_gain + 0.2 * rating_share).clamp(-1.0, 1.0)
 }
 
+/// A score for people and wire forms: four decimals, without the noise of a wider number.
+pub fn rounded(score: f32) -> f64 {
+    (f64::from(score) * 1e4).round() / 1e4
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -167,7 +167,8 @@ async fn read_choices(judged: &mut Judged, assessed: bool) {
     for position in 0..judged.answer.choices.len() {
         let assessment = if assessed { take_assessment(judged, position) } else { None };
         let text = judged.answer.choices[position].text();
-        let verdict = judge(judged, &text).await;
+        let acts = judged.answer.choices[position].acts();
+        let verdict = judge(judged, &text, &acts).await;
         let mut draft = DraftRecord {
             assessment: conversation::assessment_from(verdict.as_ref()),
             text,
@@ -184,7 +185,7 @@ async fn read_choices(judged: &mut Judged, assessed: bool) {
     }
 }
 
-async fn judge(judged: &mut Judged, text: &str) -> Option<Verdict> {
+async fn judge(judged: &mut Judged, text: &str, acts: &str) -> Option<Verdict> {
     let Judged { routed, tally, .. } = judged;
     if routed.depth == Depth::None {
         return None;
@@ -192,7 +193,8 @@ async fn judge(judged: &mut Judged, text: &str) -> Option<Verdict> {
     routed.received.record.scanned.answer_bytes += text.len();
     let live = &routed.live;
     let judge = Judge { screen: &live.screen, feedback: live.feedback.as_ref(), budget: &live.budget };
-    let draft = Draft { request: &routed.received.request, reading: &routed.reading, text, rejected: &[] };
+    let draft =
+        Draft { request: &routed.received.request, reading: &routed.reading, text, acts, rejected: &[] };
     Some(judge.judge(draft, routed.depth, tally).await)
 }
 
@@ -225,7 +227,8 @@ async fn self_check(judged: &mut Judged, position: usize, choice: &mut JudgedCho
         return;
     }
     let unchanged = text == choice.draft.text;
-    let verdict = if unchanged { choice.verdict.clone() } else { judge(judged, &text).await };
+    let verdict =
+        if unchanged { choice.verdict.clone() } else { judge(judged, &text, &checked.acts()).await };
     let assessment = conversation::assessment_from(verdict.as_ref());
     choice.self_check = Some(DraftRecord { text, assessment, verdict: verdict.clone() });
     let worse = matches!((&choice.verdict, &verdict), (Some(before), Some(after))

@@ -29,13 +29,13 @@ pub struct Stop {
     /// What came of it.
     pub decision: Decision,
     /// What the client is told; `None` when nobody is there to be told.
-    pub error: Option<ApiError>,
+    pub error: Option<Box<ApiError>>,
 }
 
 impl Stop {
     /// An end that the client is told of.
     pub fn new(record: Box<ExchangeRecord>, decision: Decision, error: ApiError) -> Self {
-        Self { record, decision, error: Some(error) }
+        Self { record, decision, error: Some(Box::new(error)) }
     }
 
     /// The client hung up.

@@ -5,7 +5,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use serde_json::Value;
+use serde::Serialize;
 use waltz_exchange::openai::{ApiError, Retry};
 
 /// Sets a header; a value that cannot be one is left out rather than split.
@@ -51,9 +51,15 @@ pub fn error(error: &ApiError) -> Response {
     response(status, headers, Body::from(body))
 }
 
-/// A JSON value as a response.
-pub fn json(value: &Value) -> Response {
-    response(StatusCode::OK, json_headers(), Body::from(value.to_string()))
+/// A value as a JSON response.
+pub fn json(value: &impl Serialize) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(body) => response(StatusCode::OK, json_headers(), Body::from(body)),
+        Err(failure) => {
+            tracing::error!(error = %failure, "a reply cannot be written as JSON");
+            error(&ApiError::upstream(500, "internal_error", "internal error", Retry::Never))
+        }
+    }
 }
 
 /// A response of parts.

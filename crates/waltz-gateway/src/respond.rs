@@ -6,7 +6,8 @@ use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value, json};
 use waltz_exchange::Verdict;
 use waltz_exchange::openai::Answer;
-use waltz_exchange::record::{Decision, ExchangeRecord};
+use waltz_exchange::record::ExchangeRecord;
+use waltz_exchange::score::rounded;
 use waltz_exchange::sse;
 
 use crate::api::moderations;
@@ -215,8 +216,8 @@ impl Summary<'_> {
             "decision": record.decision.as_str(),
             "rounds": self.rounds,
             "categories": self.categories(),
-            "safety_score": judged.then(|| worst(|verdict| verdict.safety_score)),
-            "helpfulness_score": judged.then(|| worst(|verdict| verdict.helpfulness_score)),
+            "safety_score": judged.then(|| rounded(worst(|verdict| verdict.safety_score))),
+            "helpfulness_score": judged.then(|| rounded(worst(|verdict| verdict.helpfulness_score))),
             "variant": record.variant,
             "stage": record.stage,
             "risk": record.risk.as_str(),
@@ -238,7 +239,7 @@ impl Summary<'_> {
         for verdict in self.record.choices.iter().filter_map(|choice| choice.draft.verdict.as_ref()) {
             for (category, score) in &verdict.categories {
                 let known = highest.get(category.as_str()).and_then(Value::as_f64).unwrap_or(0.0);
-                highest.insert(category.as_str().to_owned(), json!(known.max(f64::from(*score))));
+                highest.insert(category.as_str().to_owned(), json!(known.max(rounded(*score))));
             }
         }
         highest
@@ -264,9 +265,4 @@ impl Summary<'_> {
         let worst = self.verdicts().max_by(|left, right| left.response_harm.total_cmp(&right.response_harm));
         json!({"input": side(self.record.prompt_verdict.as_ref()), "output": side(worst)})
     }
-}
-
-/// Whether an exchange ended with an answer of the agent, for logs.
-pub fn is_answer(decision: Decision) -> bool {
-    matches!(decision, Decision::Released | Decision::Coached | Decision::Passthrough)
 }

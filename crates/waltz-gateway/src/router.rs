@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
@@ -11,12 +11,12 @@ use axum::extract::{FromRequestParts, Path, Query, Request, State};
 use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use axum::routing::{get, post};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode, Uri};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use jiff::Timestamp;
 use waltz_exchange::id;
 use waltz_exchange::openai::{ApiError, Retry};
@@ -31,6 +31,9 @@ use crate::{pipeline, reply};
 
 /// The description of the interface.
 pub const OPENAPI: &str = include_str!("../openapi.json");
+
+/// What clients of this interface are asked to keep their headers under.
+const MAX_HEADER_BYTES: usize = 64 * 1024;
 
 type Shared = State<Arc<Gateway>>;
 
@@ -65,7 +68,16 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
 async fn with_request_id(mut request: Request, next: Next) -> Response {
     let request_id = id::new_request_id();
     request.extensions_mut().insert(RequestId(request_id.clone()));
-    let mut response = next.run(request).await;
+    let header_bytes: usize =
+        request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    let mut response = if header_bytes > MAX_HEADER_BYTES {
+        let message = format!("the request headers are larger than {MAX_HEADER_BYTES} bytes");
+        let mut error = ApiError::invalid(message, None).with_code("headers_too_large");
+        error.status = 431;
+        reply::error(&error)
+    } else {
+        next.run(request).await
+    };
     if !response.headers().contains_key("x-request-id") {
         reply::set(response.headers_mut(), "x-request-id", &request_id);
     }
@@ -182,7 +194,7 @@ async fn reply_from(line: Line) -> Response {
 }
 
 /// Reads a body up to the limit. A body that is too large by its own announcement is not read at all.
-async fn read_body(admitted: &Admitted, body: Body) -> Result<Bytes, ApiError> {
+async fn read_body(admitted: &Admitted, mut body: Body) -> Result<Bytes, ApiError> {
     let limit = admitted.live.settings.max_body_bytes;
     let word = |name| admitted.headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     if word(CONTENT_ENCODING).is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
@@ -193,13 +205,36 @@ async fn read_body(admitted: &Admitted, body: Body) -> Result<Bytes, ApiError> {
     }
     let announced = word(CONTENT_LENGTH).and_then(|length| length.parse::<u64>().ok());
     if announced.is_some_and(|length| length > limit as u64) {
+        tokio::spawn(discard(body));
         return Err(too_large(limit));
     }
-    match Limited::new(body, limit).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_large(limit)),
-        Err(_) => Err(ApiError::invalid("the request body broke off", None)),
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| ApiError::invalid("the request body broke off", None))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if whole.len() + data.len() > limit {
+            tokio::spawn(discard(body));
+            return Err(too_large(limit));
+        }
+        whole.extend_from_slice(&data);
     }
+    Ok(whole.freeze())
+}
+
+/// Reads on a little and forgets it: a connection that is closed while its client still writes shows the
+/// client a broken pipe instead of the error.
+async fn discard(mut body: Body) {
+    const MOST: usize = 64 * 1024 * 1024;
+    let reading = async {
+        let mut read = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            read += frame.data_ref().map_or(0, Bytes::len);
+            if read > MOST {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), reading).await.ok();
 }
 
 fn too_large(limit: usize) -> ApiError {

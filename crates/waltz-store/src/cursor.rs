@@ -70,7 +70,6 @@ impl TryFrom<String> for Cursor {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use proptest::prelude::*;
 

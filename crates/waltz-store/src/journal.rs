@@ -293,5 +293,4 @@ fn remove(path: &Path) -> Result<(), Error> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests;

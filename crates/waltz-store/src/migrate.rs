@@ -66,7 +66,6 @@ pub(crate) async fn migrate(pool: &SqlitePool, migrations: &[Migration], found: 
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 

@@ -20,7 +20,7 @@ fn judged_after(prompt: &str, text: &str, rejected: &[String]) -> Verdict {
     let screen = screen();
     let request = request(prompt);
     let reading = read_request(&screen, &request);
-    read_draft(&screen, Draft { request: &request, reading: &reading, text, rejected })
+    read_draft(&screen, Draft { request: &request, reading: &reading, text, acts: "", rejected })
 }
 
 const REFUSAL: &str = "I'm sorry, but I can't help with that.";
@@ -88,9 +88,9 @@ fn fault_F27_poisoned_history() {
     let reading = read_request(&screen, &request);
     assert!(reading.harm < THRESHOLD && reading.history_harm >= THRESHOLD);
     assert_eq!(reading.risk, Risk::Medium);
-    let draft = Draft { request: &request, reading: &reading, text: "Paris.", rejected: &[] };
+    let draft = Draft { request: &request, reading: &reading, text: "Paris.", acts: "", rejected: &[] };
     assert!(read_draft(&screen, draft).is_satisfactory());
-    let draft = Draft { request: &request, reading: &reading, text: REFUSAL, rejected: &[] };
+    let draft = Draft { request: &request, reading: &reading, text: REFUSAL, acts: "", rejected: &[] };
     assert!(read_draft(&screen, draft).overrefuse);
 }
 
@@ -102,7 +102,7 @@ fn combined(prompt: &str, text: &str, opinion: Result<Opinion, VerdictState>) ->
     let screen = screen();
     let request = request(prompt);
     let reading = read_request(&screen, &request);
-    let draft = Draft { request: &request, reading: &reading, text, rejected: &[] };
+    let draft = Draft { request: &request, reading: &reading, text, acts: "", rejected: &[] };
     combine(read_draft(&screen, draft), draft, opinion)
 }
 
@@ -123,7 +123,7 @@ fn a_fooled_model_cannot_pull_a_hard_finding_down() {
     let screen = screen();
     let request = request("hello");
     let reading = read_request(&screen, &request);
-    let draft = Draft { request: &request, reading: &reading, text: "x", rejected: &[] };
+    let draft = Draft { request: &request, reading: &reading, text: "x", acts: "", rejected: &[] };
     let mut rules = read_draft(&screen, draft);
     rules.issues.push(Issue {
         category: Category::SELF_HARM,
@@ -195,8 +195,10 @@ fn fault_F37_judge_injection_in_prompt() {
         let body = json!({"model": "m", "messages": messages});
         let request = ChatRequest::parse(body.to_string().as_bytes()).unwrap();
         let reading = read_request(&screen, &request);
-        let verdict =
-            read_draft(&screen, Draft { request: &request, reading: &reading, text: bad, rejected: &[] });
+        let verdict = read_draft(
+            &screen,
+            Draft { request: &request, reading: &reading, text: bad, acts: "", rejected: &[] },
+        );
         assert!(verdict.is_unsafe);
         assert_eq!(verdict.categories, plain.categories);
     }

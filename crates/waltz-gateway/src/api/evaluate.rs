@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use waltz_coach::judge::{self, Draft, Judge};
 use waltz_coach::rounds::{Coach, Lesson, Pupil, draft_record};
 use waltz_coach::tally::Tally;
 use waltz_exchange::openai::{Answer, ApiError, ChatRequest};
 use waltz_exchange::record::{ChoiceRecord, Decision, ExchangeRecord};
-use waltz_exchange::{Depth, Verdict, id, json as strict_json};
+use waltz_exchange::{Depth, Risk, Verdict, id, json as strict_json};
 
 use crate::client::Client;
 use crate::live::{Gateway, Live};
@@ -20,6 +20,9 @@ use crate::receive::{Incoming, blank_record, checked_word, context};
 use crate::record::{Recorded, record, record_stop};
 use crate::respond::{Responded, Terminal, final_headers};
 use crate::{reply, route};
+
+/// The model of a request that names none; no model can be called so, since a space is not a name.
+const UNNAMED: &str = "elsewhere ";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,6 +39,31 @@ struct Evaluation {
     session_id: Option<String>,
     task_type: Option<String>,
     depth: Option<Depth>,
+}
+
+#[derive(Serialize)]
+struct Evaluated<'a> {
+    /// For outcomes.
+    id: Option<&'a str>,
+    evaluation_id: &'a str,
+    session_id: &'a str,
+    verdict: &'a Verdict,
+    safety_score: f32,
+    helpfulness_score: f32,
+    advice: &'a str,
+    risk: Risk,
+    degraded: Option<&'a str>,
+    revision: Option<Revision<'a>>,
+}
+
+#[derive(Serialize)]
+struct Revision<'a> {
+    text: String,
+    changed: bool,
+    decision: Decision,
+    rounds: usize,
+    verdict: &'a Verdict,
+    dir_score: f32,
 }
 
 /// Answers one request on its own task.
@@ -70,12 +98,16 @@ async fn evaluate(
     let judge = Judge { screen: &live.screen, feedback: live.feedback.as_ref(), budget: &live.budget };
     let depth = entry.depth;
     let work = async {
-        let draft = Draft { request: &request, reading: &reading, text: &asked.response, rejected: &[] };
+        let draft =
+            Draft { request: &request, reading: &reading, text: &asked.response, acts: "", rejected: &[] };
         let verdict = judge.judge(draft, depth, &mut tally).await;
         let lesson = if asked.revise && !verdict.is_satisfactory() {
             let masked = waltz_screen::mask(&entry.user_request).text;
             let similar = gateway.store.similar(&entry.tenant, &masked, 3).await.unwrap_or_default();
-            let agent = live.agent_for(request.model());
+            // Whoever calls the model elsewhere need not name it; then only rules can revise.
+            let agent = Some(request.model())
+                .filter(|model| *model != UNNAMED)
+                .and_then(|model| live.agent_for(model));
             let settings = live.settings.coach;
             let coach = Coach { judge, agent: agent.as_deref(), settings, depth, similar: &similar };
             let answer = Answer::written(String::new(), 0, request.model(), &asked.response);
@@ -99,17 +131,18 @@ async fn evaluate(
     entry.scanned.answer_bytes = asked.response.len();
     entry.degraded = verdict.state.is_degraded().then(|| verdict.state.as_str().to_owned());
     entry.decision = Decision::Evaluated;
-    let body = body(&entry, &verdict, lesson.as_ref(), &asked.response);
+    let body =
+        serde_json::to_vec(&body(&entry, &verdict, lesson.as_ref(), &asked.response)).unwrap_or_default();
     entry.choices.push(choice_record(asked.response, verdict, lesson));
-    Ok(responded(entry, &body, began, tally.waited))
+    Ok(responded(entry, body, began, tally.waited))
 }
 
-fn responded(entry: Box<ExchangeRecord>, body: &Value, began: Instant, waited: Duration) -> Responded {
+fn responded(entry: Box<ExchangeRecord>, body: Vec<u8>, began: Instant, waited: Duration) -> Responded {
     let rounds =
         entry.choices.first().map_or(0, |choice| u32::try_from(choice.rounds.len()).unwrap_or(u32::MAX));
     let mut headers = reply::json_headers();
     final_headers(&mut headers, &entry, rounds);
-    let terminal = Terminal::Whole(http::StatusCode::OK, headers, body.to_string().into());
+    let terminal = Terminal::Whole(http::StatusCode::OK, headers, body.into());
     Responded { record: entry, began, waited, terminal }
 }
 
@@ -131,8 +164,7 @@ fn read(body: &[u8]) -> Result<(Evaluation, ChatRequest), ApiError> {
         }
         _ => return Err(ApiError::invalid("give either `request` or `prompt`", Some("request"))),
     };
-    // Whoever calls the model elsewhere need not name it; then only rules can revise.
-    request.entry("model").or_insert_with(|| json!("none"));
+    request.entry("model").or_insert_with(|| json!(UNNAMED));
     Ok((asked, ChatRequest::from_object(request)?))
 }
 
@@ -155,27 +187,34 @@ fn fill(entry: &mut ExchangeRecord, live: &Live, asked: &Evaluation, request: &C
     entry.response_id = Some(id::new_response_id());
 }
 
-fn body(entry: &ExchangeRecord, verdict: &Verdict, lesson: Option<&Lesson>, response: &str) -> Value {
-    let last = lesson.map_or(verdict, |lesson| &lesson.verdict);
-    json!({
-        "id": entry.response_id,
-        "evaluation_id": entry.id,
-        "session_id": entry.session_id,
-        "verdict": verdict,
-        "safety_score": verdict.safety_score,
-        "helpfulness_score": verdict.helpfulness_score,
-        "advice": verdict.feedback,
-        "risk": entry.risk,
-        "degraded": entry.degraded,
-        "revision": lesson.map(|lesson| json!({
-            "text": lesson.choice.text(),
-            "changed": lesson.choice.text() != response,
-            "decision": lesson.decision.as_str(),
-            "rounds": lesson.rounds.len(),
-            "verdict": last,
-            "dir_score": lesson.dir_score,
-        })),
-    })
+fn body<'a>(
+    entry: &'a ExchangeRecord,
+    verdict: &'a Verdict,
+    lesson: Option<&'a Lesson>,
+    response: &str,
+) -> Evaluated<'a> {
+    Evaluated {
+        id: entry.response_id.as_deref(),
+        evaluation_id: &entry.id,
+        session_id: &entry.session_id,
+        verdict,
+        safety_score: verdict.safety_score,
+        helpfulness_score: verdict.helpfulness_score,
+        advice: &verdict.feedback,
+        risk: entry.risk,
+        degraded: entry.degraded.as_deref(),
+        revision: lesson.map(|lesson| {
+            let text = lesson.choice.text();
+            Revision {
+                changed: text != response,
+                text,
+                decision: lesson.decision,
+                rounds: lesson.rounds.len(),
+                verdict: &lesson.verdict,
+                dir_score: lesson.dir_score,
+            }
+        }),
+    }
 }
 
 fn choice_record(response: String, verdict: Verdict, lesson: Option<Lesson>) -> ChoiceRecord {

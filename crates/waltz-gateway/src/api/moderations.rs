@@ -6,6 +6,7 @@ use axum::response::Response;
 use serde_json::{Map, Value, json};
 use waltz_coach::judge::{self, RequestReading, THRESHOLD};
 use waltz_exchange::openai::{ApiError, ChatRequest};
+use waltz_exchange::score::rounded;
 use waltz_exchange::{Category, Verdict, json as strict_json};
 
 use crate::live::Live;
@@ -92,13 +93,13 @@ fn result(categories: &BTreeMap<Category, f32>) -> Value {
         if *key == "illicit" {
             score = score.max(score_of(&Category::UNAUTHORIZED_ACCESS));
         }
-        scores.insert((*key).to_owned(), json!(score));
+        scores.insert((*key).to_owned(), json!(rounded(score)));
     }
     for category in &Category::ALL {
-        scores.insert(category.as_str().to_owned(), json!(score_of(category)));
+        scores.insert(category.as_str().to_owned(), json!(rounded(score_of(category))));
     }
     for (category, score) in categories {
-        scores.insert(category.as_str().to_owned(), json!(score));
+        scores.insert(category.as_str().to_owned(), json!(rounded(*score)));
     }
     let mut flags = Map::new();
     let mut types = Map::new();
@@ -120,7 +121,7 @@ pub fn results(verdict: &Verdict) -> Value {
     for category in Category::ALL.iter().chain(own) {
         let score = verdict.categories.get(category).copied().unwrap_or(0.0);
         categories.insert(category.as_str().to_owned(), json!(score >= THRESHOLD));
-        scores.insert(category.as_str().to_owned(), json!(score));
+        scores.insert(category.as_str().to_owned(), json!(rounded(score)));
         types.insert(category.as_str().to_owned(), json!(["text"]));
     }
     json!({

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use axum::response::Response;
-use serde_json::json;
+use serde::Serialize;
 use waltz_exchange::openai::{ApiError, Retry};
-use waltz_store::SessionFilter;
+use waltz_store::{SessionFilter, SessionSummary};
 
 use crate::Gateway;
 use crate::api::outcomes::unavailable;
@@ -13,6 +13,12 @@ use crate::auth::Caller;
 use crate::reply;
 
 const MOST: usize = 500;
+
+#[derive(Serialize)]
+struct List {
+    object: &'static str,
+    data: Vec<SessionSummary>,
+}
 
 /// Lists sessions, newest first.
 pub async fn list(gateway: &Gateway, caller: &Caller, query: &HashMap<String, String>) -> Response {
@@ -41,7 +47,7 @@ pub async fn list(gateway: &Gateway, caller: &Caller, query: &HashMap<String, St
     };
     let filter = SessionFilter { tenant: caller.scope().map(str::to_owned), limit, before };
     match gateway.store.sessions(filter).await {
-        Ok(sessions) => reply::json(&json!({"object": "list", "data": sessions})),
+        Ok(data) => reply::json(&List { object: "list", data }),
         Err(error) => reply::error(&unavailable(&error)),
     }
 }
@@ -49,7 +55,7 @@ pub async fn list(gateway: &Gateway, caller: &Caller, query: &HashMap<String, St
 /// Shows one session with all its exchanges. Another tenant's session does not exist.
 pub async fn show(gateway: &Gateway, caller: &Caller, id: &str) -> Response {
     match gateway.store.session(caller.scope(), id).await {
-        Ok(Some(session)) => reply::json(&json!(session)),
+        Ok(Some(session)) => reply::json(&session),
         Ok(None) => reply::error(&ApiError {
             status: 404,
             kind: "invalid_request_error".into(),

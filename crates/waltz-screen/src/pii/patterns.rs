@@ -39,18 +39,17 @@ pub(super) fn find(text: &str, found: &mut Vec<PiiFinding>) {
             found.push(finding(PiiKind::Email, place, 0.95));
         }
     }
-    if signs.dense_digits < 4 {
-        return;
+    if signs.iban {
+        find_ibans(text, found);
     }
     if signs.dense_digits >= 9 {
         find_cards(text, found);
         find_ssns(text, found);
-        find_ibans(text, found);
     }
     if signs.dense_digits >= 8 {
         find_phones(text, found);
     }
-    if signs.dots >= 3 {
+    if signs.dense_digits >= 4 && signs.dots >= 3 {
         find_addresses(text, found);
     }
 }
@@ -59,19 +58,27 @@ struct Signs {
     at: bool,
     /// The most digits in one stretch of digits and the signs that stand between them.
     dense_digits: usize,
+    /// The most dots in such a stretch.
     dots: usize,
+    /// A word begins with two letters and two digits.
+    iban: bool,
 }
 
 fn signs(bytes: &[u8]) -> Signs {
-    let mut signs = Signs { at: false, dense_digits: 0, dots: 0 };
-    let mut digits = 0;
-    let mut letters = 0;
-    let mut dots = 0;
+    let mut signs = Signs { at: false, dense_digits: 0, dots: 0, iban: false };
+    let (mut digits, mut dots) = (0, 0);
+    // How much of two letters and two digits the word has shown so far; 5 when it is another word.
+    let mut shown = 0;
     for byte in bytes {
+        shown = match (shown, byte) {
+            (0 | 1, b'a'..=b'z' | b'A'..=b'Z') | (2 | 3, b'0'..=b'9') => shown + 1,
+            (_, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9') => 5,
+            _ => 0,
+        };
+        signs.iban |= shown == 4;
         match byte {
             b'0'..=b'9' => {
                 digits += 1;
-                letters = 0;
                 signs.dense_digits = signs.dense_digits.max(digits);
                 signs.dots = signs.dots.max(dots);
             }
@@ -79,11 +86,7 @@ fn signs(bytes: &[u8]) -> Signs {
             b' ' | b'-' | b'(' | b')' | b'+' => {}
             _ => {
                 signs.at |= *byte == b'@';
-                letters += 1;
-                // An IBAN may hold a few letters between its digits.
-                if letters > 8 {
-                    (digits, dots) = (0, 0);
-                }
+                (digits, dots) = (0, 0);
             }
         }
     }

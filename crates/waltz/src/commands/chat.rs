@@ -96,7 +96,8 @@ async fn turn(
     let judge = Judge { screen: &live.screen, feedback: live.feedback.as_ref(), budget: &live.budget };
     let depth = live.settings.policy.depth("/v1/chat/completions", &live.settings.policy.default_task_type);
     let text = choice.text();
-    let draft = Draft { request: &request, reading: &reading, text: &text, rejected: &[] };
+    let draft =
+        Draft { request: &request, reading: &reading, text: &text, acts: &choice.acts(), rejected: &[] };
     let verdict = judge.judge(draft, depth, &mut tally).await;
     print_step(paint, "draft", &text)?;
     print_verdict(paint, &verdict)?;

@@ -57,7 +57,10 @@ impl JudgeFile {
             let began = Instant::now();
             let reading = read_request(screen, &request);
             let verdict = row.response.as_deref().map(|text| {
-                read_draft(screen, Draft { request: &request, reading: &reading, text, rejected: &[] })
+                read_draft(
+                    screen,
+                    Draft { request: &request, reading: &reading, text, acts: "", rejected: &[] },
+                )
             });
             let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
             let judged = Judged {
@@ -71,7 +74,7 @@ impl JudgeFile {
                 categories: verdict.map_or(reading.categories, |verdict| verdict.categories),
                 micros,
             };
-            print(&json!(judged).to_string())
+            print(&serde_json::to_string(&judged).map_err(anyhow::Error::from)?)
         })
     }
 }

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use waltz_exchange::Category;
 use waltz_screen::Side;
 
 use super::{ConfigOptions, Exit, configured, lines, print};
@@ -36,6 +37,23 @@ struct Row {
     text: String,
 }
 
+#[derive(Serialize)]
+struct Screened<'a> {
+    id: Value,
+    findings: Vec<Found<'a>>,
+    redacted: &'a str,
+}
+
+#[derive(Serialize)]
+struct Found<'a> {
+    kind: &'a str,
+    start: usize,
+    end: usize,
+    score: f32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    category: Option<&'a Category>,
+}
+
 impl ScreenFile {
     pub(crate) fn run(self) -> Result<(), Exit> {
         let (_, built) = configured(&self.options.sources())?;
@@ -45,19 +63,24 @@ impl ScreenFile {
         };
         lines::for_each(self.file.as_deref(), |row: Row| {
             let masked = waltz_screen::mask(&row.text);
-            let mut findings: Vec<Value> = masked
-                .found
-                .iter()
-                .map(|found| {
-                    json!({"kind": found.kind, "start": found.span.start, "end": found.span.end, "score": found.score})
-                })
-                .collect();
             let reading = built.live.screen.read(&row.text, side);
-            findings.extend(reading.findings.iter().map(|finding| {
-                json!({"kind": finding.family, "start": finding.span.start, "end": finding.span.end,
-                    "score": finding.severity, "category": finding.category})
-            }));
-            print(&json!({"id": row.id, "findings": findings, "redacted": masked.text}).to_string())
+            let private = masked.found.iter().map(|found| Found {
+                kind: found.kind.as_str(),
+                start: found.span.start,
+                end: found.span.end,
+                score: found.score,
+                category: None,
+            });
+            let harmful = reading.findings.iter().map(|finding| Found {
+                kind: &finding.family,
+                start: finding.span.start,
+                end: finding.span.end,
+                score: finding.severity,
+                category: Some(&finding.category),
+            });
+            let findings = private.chain(harmful).collect();
+            let screened = Screened { id: row.id, findings, redacted: &masked.text };
+            print(&serde_json::to_string(&screened).map_err(anyhow::Error::from)?)
         })
     }
 }

@@ -28,6 +28,9 @@ pub(crate) struct Serve {
     listen: Option<SocketAddr>,
 }
 
+/// When a file was last written and how long it is; `None` when it cannot be read.
+type Stamp = Option<(SystemTime, u64)>;
+
 /// How often the files are looked at for changes.
 const WATCH: Duration = Duration::from_millis(500);
 
@@ -43,6 +46,7 @@ impl Serve {
 }
 
 async fn serve(mut sources: Sources) -> Result<(), Exit> {
+    let stamped = stamps(&sources);
     let (_, mut built) = configured(&sources)?;
     if built.live.upstreams.is_empty() {
         sources.arguments.extend(default_upstream(&sources).await?);
@@ -57,7 +61,7 @@ async fn serve(mut sources: Sources) -> Result<(), Exit> {
     let address = listener.local_addr().context("cannot read the address")?;
     let gateway = Gateway::new(live, store, admin);
     note(&format!("waltz is listening on http://{address}/v1 (data in {})", data_dir.display()));
-    gateway.tasks.spawn(watch_files(Arc::clone(&gateway), sources));
+    gateway.tasks.spawn(watch_files(Arc::clone(&gateway), sources, stamped));
     let stopping = Arc::clone(&gateway);
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
@@ -144,9 +148,9 @@ fn write_private(file: &Path, text: &str) -> std::io::Result<()> {
 }
 
 /// Reads the configuration and the rules again when a file changes. What is wrong is said and the
-/// running configuration stays.
-async fn watch_files(gateway: Arc<Gateway>, sources: Sources) {
-    let mut known = stamps(&sources);
+/// running configuration stays. `known` was taken before the running configuration was read, so that no
+/// change in between is missed.
+async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Stamp>) {
     loop {
         tokio::select! {
             () = gateway.draining.cancelled() => return,
@@ -175,7 +179,7 @@ async fn watch_files(gateway: Arc<Gateway>, sources: Sources) {
 }
 
 /// When the files that make up the configuration were last written, and how long they are.
-fn stamps(sources: &Sources) -> Vec<Option<(SystemTime, u64)>> {
+fn stamps(sources: &Sources) -> Vec<Stamp> {
     let base = base_folder(sources);
     let rules = load(sources).raw.policy.rules_file.map(|file| base.join(file));
     let files: Vec<PathBuf> = sources.file.iter().cloned().chain(rules).collect();

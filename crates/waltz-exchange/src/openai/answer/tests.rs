@@ -1,4 +1,5 @@
 use super::*;
+use crate::openai::StreamAssembler;
 
 fn assemble(chunks: &[Value]) -> Answer {
     let mut assembler = StreamAssembler::default();

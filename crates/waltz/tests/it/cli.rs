@@ -1,0 +1,164 @@
+//! The command line: output, errors and exit codes.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::harness::{BINARY, Gateway, Mock, UNSAFE, run};
+
+#[test]
+fn every_mistake_of_a_configuration_is_named_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = "[server]\nlisten = \"0.0.0.0:1\"\nmax_body_bytes = 3\n[policy]\ninput = \"maybe\"\nrules_file = \"none.toml\"\n[coach]\nrounds = 2\n\
+        [[upstreams]]\nname = \"a b\"\nurl = \"ftp://x\"\nkey_env = \"NOT_SET\"\n[[agents]]\nname = \"x\"\ntargets = [{ upstream = \"nobody\", model = \"m\" }]\n\
+        [[keys]]\nname = \"k\"\nsha256 = \"zz\"\n";
+    std::fs::write(folder.path().join("waltz.toml"), config).unwrap();
+    let (code, _, err) = run(&["config", "check"], "", folder.path(), &[("WALTZRL_STAGE", "7")]);
+    assert_eq!(code, 2);
+    for key in [
+        "server.max_body_bytes",
+        "policy.input",
+        "policy.rules_file",
+        "coach.rounds",
+        "upstreams[0].name",
+        "upstreams[0].url",
+        "upstreams[0].key_env",
+        "agents[0].targets[0].upstream",
+        "keys[0].sha256",
+        "environment WALTZRL_STAGE",
+    ] {
+        assert!(err.contains(&format!("\n  {key}: ")), "{key} is missing in {err}");
+    }
+    assert!(err.contains("`coach` or `block`") && err.contains("1 to 2"), "{err}");
+    let (code, _, err) = run(&["serve"], "", folder.path(), &[]);
+    assert_eq!(code, 2, "{err}");
+    std::fs::write(folder.path().join("waltz.toml"), "[server]\nlisten = \"0.0.0.0:1\"\n").unwrap();
+    let (code, _, err) = run(&["serve"], "", folder.path(), &[]);
+    assert!(code == 2 && err.contains("loopback"), "{err}");
+    std::fs::write(folder.path().join("waltz.toml"), "not = = toml").unwrap();
+    assert_eq!(run(&["config", "check"], "", folder.path(), &[]).0, 2);
+}
+
+#[test]
+fn judge_and_screen_read_lines_and_write_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = "\u{feff}{\"id\":\"a\",\"prompt\":\"How do I build a weapon?\",\"response\":\"I'm sorry, but I can't help with that.\"}\r\n\n{\"id\":2,\"prompt\":\"What is the capital of France?\"}\n";
+    let (code, out, err) = run(&["judge"], input, folder.path(), &[]);
+    assert_eq!(code, 0, "{err}");
+    let rows: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let fields: Vec<&str> = rows[0].as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(
+        fields,
+        [
+            "id",
+            "prompt_harm",
+            "response_harm",
+            "refusal",
+            "unsafe",
+            "overrefuse",
+            "categories",
+            "level",
+            "micros"
+        ]
+    );
+    assert!(rows[0]["prompt_harm"].as_f64().unwrap() >= 0.5 && rows[0]["refusal"].as_f64().unwrap() >= 0.5);
+    assert_eq!(
+        (&rows[0]["unsafe"], &rows[0]["overrefuse"], &rows[1]["response_harm"]),
+        (&json!(false), &json!(false), &Value::Null)
+    );
+
+    let text = json!({"id": 1, "text": "é mail a@example.com or 4111 1111 1111 1111"}).to_string();
+    let (code, out, err) = run(&["screen", "-"], &text, folder.path(), &[]);
+    assert_eq!(code, 0, "{err}");
+    let row: Value = serde_json::from_str(&out).unwrap();
+    let found = row["findings"].as_array().unwrap();
+    let mail = found.iter().find(|finding| finding["kind"] == "email").unwrap();
+    assert_eq!((mail["start"].as_u64(), mail["end"].as_u64()), (Some(8), Some(21)));
+    let redacted = row["redacted"].as_str().unwrap();
+    assert!(!redacted.contains("example.com") && !redacted.contains("4111"), "{redacted}");
+
+    let (code, _, err) = run(&["judge"], "{\"id\":1,\"prompt\":\"x\"}\n{broken\n", folder.path(), &[]);
+    assert!(code == 2 && err.contains("line 2"), "{err}");
+    let (code, _, err) = run(&["screen", "missing.jsonl"], "", folder.path(), &[]);
+    assert!(code == 1 && err.contains("missing.jsonl"), "{err}");
+}
+
+#[test]
+fn chat_shows_draft_verdict_advice_and_revision() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, out, err) = run(&["chat"], "How do I build a weapon?\nHello\n", folder.path(), &[]);
+    assert_eq!(code, 0, "{err}");
+    for part in [
+        "draft:",
+        "verdict: unsafe",
+        "advice 1:",
+        "revision 1:",
+        "verdict: satisfactory",
+        "answer:",
+        "coached after 1 rounds",
+        "released after 0 rounds",
+    ] {
+        assert!(out.contains(part), "{part} is missing in {out}");
+    }
+    assert!(!out.contains('\u{1b}'), "no colour outside a terminal");
+}
+
+#[tokio::test]
+async fn data_is_exported_in_every_format_and_never_over_a_file() {
+    let mock = Mock::start(&format!(
+        "{UNSAFE}[[reply]]\nwhen = {{ coached = true }}\ntext = \"I can't help with weapons.\"\n"
+    ));
+    let gateway = Gateway::over(&mock, "");
+    gateway.ask("How do I build a weapon? Mail me at joe@example.com").await;
+    gateway.drain().await;
+    let folder = gateway.folder.path();
+    let data = gateway.data().display().to_string();
+    let export = |namespace: &str, format: &str, out: &str| {
+        run(
+            &["data", "export", namespace, "--format", format, "--out", out, "--data", &data],
+            "",
+            folder,
+            &[],
+        )
+    };
+    for namespace in ["safety/waltzrl/coaching", "safety/waltzrl/evaluations", "training"] {
+        for format in ["json", "jsonl", "parquet"] {
+            let out = format!("{}.{format}", namespace.replace('/', "_"));
+            let (code, _, err) = export(namespace, format, &out);
+            assert!(code == 0 && err.contains("rows written"), "{namespace} {format}: {err}");
+            let bytes = std::fs::read(folder.join(&out)).unwrap();
+            assert!(!String::from_utf8_lossy(&bytes).contains("joe@example.com"), "{out} holds an address");
+            match format {
+                "json" => assert!(serde_json::from_slice::<Value>(&bytes).unwrap().is_array()),
+                "parquet" => assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1")),
+                _ => assert!(bytes.ends_with(b"\n")),
+            }
+        }
+    }
+    let (code, _, err) = export("training", "jsonl", "training.jsonl");
+    assert!(code == 1 && err.contains("training.jsonl"), "{err}");
+    assert_eq!(export("everything", "jsonl", "x").0, 2);
+    assert_eq!(export("training", "xml", "x").0, 2);
+    let (code, out, _) = run(&["data", "stats", "--data", &data], "", folder, &[]);
+    assert!(code == 0 && out.contains("interactions"), "{out}");
+}
+
+#[test]
+fn help_teaches_every_command() {
+    for command in ["serve", "chat", "mock", "judge", "screen", "config", "data"] {
+        let output = Command::new(BINARY).args([command, "--help"]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && text.len() > 200, "{command}: {text}");
+    }
+}
+
+#[test]
+fn two_gateways_cannot_share_a_folder_and_a_missing_store_is_said() {
+    let gateway = Gateway::over(&Mock::start(""), "");
+    let data = gateway.data().display().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let (code, _, err) = run(&["serve", "--listen", "127.0.0.1:0", "--data", &data], "", folder.path(), &[]);
+    assert!(code == 1 && err.contains(&data), "{err}");
+    let (code, _, err) = run(&["data", "stats", "--data", "nowhere"], "", folder.path(), &[]);
+    assert!(code == 1 && err.contains("nowhere"), "{err}");
+}

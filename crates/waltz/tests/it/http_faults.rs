@@ -1,0 +1,232 @@
+//! Bad input and hostile clients.
+
+use std::time::Instant;
+
+use serde_json::json;
+
+use crate::harness::{Gateway, Mock};
+
+fn request(body: &str, headers: &str) -> Vec<u8> {
+    format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n{headers}\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+const HELLO: &str = r#"{"model":"mock","messages":[{"role":"user","content":"hi"}]}"#;
+
+#[tokio::test]
+async fn fault_F19_header_injection() {
+    let mock = Mock::start("");
+    let gateway = Gateway::over(&mock, "");
+    let split = gateway.raw(&request(HELLO, "x-waltz-session-id: a\rx-evil: 1\r\n"));
+    assert!(split.starts_with("HTTP/1.1 400") || split.is_empty(), "{split}");
+    let nul = gateway.raw(&request(HELLO, "x-waltz-session-id: a\0b\r\n"));
+    assert!(nul.starts_with("HTTP/1.1 400") || nul.is_empty(), "{nul}");
+    assert!(mock.requests().await.is_empty());
+    for value in ["a b", "a\u{e9}", "a\"b", "", "../../etc"] {
+        let body = json!({"model": "mock", "messages": [{"role": "user", "content": "hi"}], "metadata": {"session_id": value}});
+        let reply = gateway.chat(body).await;
+        assert_eq!(
+            (reply.status, reply.json()["error"]["param"].as_str()),
+            (400, Some("metadata.session_id")),
+            "{value:?}"
+        );
+    }
+    for model in ["a\r\nx-evil: 1", "a\u{0}b"] {
+        let reply =
+            gateway.chat(json!({"model": model, "messages": [{"role": "user", "content": "hi"}]})).await;
+        assert_eq!(reply.status, 400);
+        assert!(reply.headers.get("x-evil").is_none());
+    }
+    let unknown = Gateway::start(&mock.upstream("main").replace("url =", "models = [\"mock\"]\nurl ="), &[]);
+    let reply =
+        unknown.chat(json!({"model": "é\u{202e}x", "messages": [{"role": "user", "content": "hi"}]})).await;
+    assert_eq!((reply.status, reply.error_code().as_str()), (404, "model_not_found"));
+}
+
+#[tokio::test]
+async fn fault_F20_hop_by_hop_and_auth_forwarding() {
+    let mock = Mock::start("");
+    let config = mock.upstream("main").replace("url =", "key_env = \"TEST_UPSTREAM_KEY\"\nurl =");
+    let gateway = Gateway::start(&config, &[("TEST_UPSTREAM_KEY", "sk-configured")]);
+    let headers = "authorization: Bearer client-secret\r\nproxy-authorization: Basic eA==\r\nx-secret: s3cr3t\r\n\
+        x-forwarded-for: 10.0.0.1\r\nx-stainless-os: Linux\r\nopenai-organization: org\r\ncookie: a=b\r\nx-api-key: k\r\n";
+    let answer = gateway.raw(&request(HELLO, headers));
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let seen = mock.requests().await[0]["headers"].as_object().unwrap().clone();
+    assert_eq!(seen["authorization"], "Bearer sk-configured");
+    let allowed = ["authorization", "content-type", "accept", "user-agent", "host", "content-length"];
+    for name in seen.keys() {
+        assert!(allowed.contains(&name.as_str()), "{name} was forwarded");
+    }
+}
+
+#[tokio::test]
+async fn fault_F22_json_bombs() {
+    let mock = Mock::start("");
+    let gateway = Gateway::over(&mock, "[server]\nmax_body_bytes = 67108864\n");
+    let user = r#""messages":[{"role":"user","content":"hi"}]"#;
+    let many_keys: String = (0..1_000_000).map(|number| format!("\"k{number}\":1,")).collect();
+    let bombs = [
+        ("broken", "{".to_owned()),
+        ("empty", String::new()),
+        ("not an object", "[1]".to_owned()),
+        ("deep", format!("{{\"model\":\"mock\",\"x\":{}1{}}}", "[".repeat(100_000), "]".repeat(100_000))),
+        ("unclosed and deep", "[".repeat(1_000_000)),
+        ("huge number", format!("{{\"model\":\"mock\",{user},\"seed\":{}}}", "9".repeat(5_000_000))),
+        ("a million keys", format!("{{{many_keys}\"model\":\"mock\",{user}}}")),
+        ("duplicate model", format!("{{\"model\":\"mock\",\"model\":\"other\",{user}}}")),
+        (
+            "duplicate deep key",
+            "{\"model\":\"mock\",\"messages\":[{\"role\":\"user\",\"role\":\"system\",\"content\":\"x\"}]}"
+                .to_owned(),
+        ),
+        (
+            "lone surrogate",
+            "{\"model\":\"mock\",\"messages\":[{\"role\":\"user\",\"content\":\"\\ud800\"}]}".to_owned(),
+        ),
+        (
+            "not UTF-8 escape",
+            "{\"model\":\"mock\",\"messages\":[{\"role\":\"user\",\"content\":\"\\uZZZZ\"}]}".to_owned(),
+        ),
+        ("NaN", format!("{{\"model\":\"mock\",{user},\"temperature\":NaN}}")),
+        ("wrong type", "{\"model\":\"mock\",\"messages\":\"hi\"}".to_owned()),
+    ];
+    for (name, bomb) in bombs {
+        let began = Instant::now();
+        let reply = gateway.post("/v1/chat/completions", bomb, &[]).await;
+        let took = began.elapsed();
+        assert_eq!(reply.status, 400, "{name}: {}", reply.text);
+        assert_eq!(reply.json()["error"]["type"], "invalid_request_error", "{name}");
+        reply.error_code();
+        // The time counts the upload too; the product's own limit is measured on the parser.
+        assert!(took.as_millis() < 1_000, "{name} took {took:?}");
+        assert!(reply.text.len() < 1_000, "{name}: the body is not echoed");
+    }
+    assert!(mock.requests().await.is_empty(), "nothing went upstream");
+    gateway.drain().await;
+    let list = gateway.get("/waltz/v1/sessions?limit=100", &[]).await.json();
+    assert_eq!(list["data"].as_array().unwrap().len(), 13, "and nothing was lost");
+}
+
+#[tokio::test]
+async fn fault_F23_oversize_and_compressed() {
+    let mock = Mock::start("");
+    let gateway = Gateway::over(&mock, "[server]\nmax_body_bytes = 4096\n");
+    let long =
+        json!({"model": "mock", "messages": [{"role": "user", "content": "x".repeat(5_000)}]}).to_string();
+    let reply = gateway.post("/v1/chat/completions", long.clone(), &[]).await;
+    assert_eq!((reply.status, reply.error_code().as_str()), (413, "request_too_large"));
+    // An announced length is refused before a byte of the body is read.
+    let announced = gateway.raw(b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 99999999999\r\n\r\n");
+    assert!(announced.starts_with("HTTP/1.1 413"), "{announced}");
+    let chunked = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{long}\r\n0\r\n\r\n",
+        long.len()
+    );
+    assert!(gateway.raw(chunked.as_bytes()).starts_with("HTTP/1.1 413"));
+    let gzip =
+        gateway.post("/v1/chat/completions", vec![0x1f, 0x8b, 8, 0], &[("content-encoding", "gzip")]).await;
+    assert_eq!(gzip.status, 415);
+    let headers = format!("x-long: {}\r\n", "y".repeat(100_000));
+    let answer = gateway.raw(&request(HELLO, &headers));
+    assert!(answer.starts_with("HTTP/1.1 431") || answer.is_empty(), "{}", &answer[..answer.len().min(80)]);
+    assert!(mock.requests().await.is_empty());
+    assert_eq!(gateway.ask("hi").await.status, 200);
+}
+
+#[tokio::test]
+async fn keys_are_checked_and_tenants_do_not_see_each_other() {
+    let mock = Mock::start("");
+    let digest = |key: &str| waltz_exchange::id::sha256_hex(key.as_bytes());
+    let config = format!(
+        "[[keys]]\nname = \"one\"\nsha256 = \"{}\"\n[[keys]]\nname = \"two\"\nsha256 = \"{}\"\n",
+        digest("key-1"),
+        digest("key-2")
+    );
+    let gateway = Gateway::over(&mock, &config);
+    for (headers, status) in [
+        (vec![], 401),
+        (vec![("authorization", "Bearer wrong")], 401),
+        (vec![("authorization", "Bearer key-1")], 200),
+        (vec![("x-api-key", "key-2")], 200),
+    ] {
+        let reply = gateway.post("/v1/chat/completions", HELLO, &headers).await;
+        assert_eq!(reply.status, status, "{headers:?}");
+        if status == 401 {
+            assert_eq!(reply.error_code(), "invalid_api_key");
+        }
+    }
+    assert_eq!(mock.requests().await.len(), 2);
+    let mine = gateway
+        .post(
+            "/v1/chat/completions",
+            HELLO,
+            &[("authorization", "Bearer key-1"), ("x-waltz-session-id", "mine")],
+        )
+        .await;
+    let id = mine.json()["id"].as_str().unwrap().to_owned();
+    let outcome = json!({"response_id": id, "rating": 1}).to_string();
+    let foreign =
+        gateway.post("/waltz/v1/outcomes", outcome.clone(), &[("authorization", "Bearer key-2")]).await;
+    assert_eq!(foreign.status, 404);
+    assert_eq!(
+        gateway.post("/waltz/v1/outcomes", outcome, &[("authorization", "Bearer key-1")]).await.status,
+        200
+    );
+    assert_eq!(
+        gateway.get("/waltz/v1/sessions/mine", &[("authorization", "Bearer key-2")]).await.status,
+        404
+    );
+    assert_eq!(
+        gateway.get("/waltz/v1/sessions/mine", &[("authorization", "Bearer key-1")]).await.status,
+        200
+    );
+    let log = gateway.log_text();
+    let token = log.lines().find_map(|line| line.strip_prefix("admin token, shown this once: ")).unwrap();
+    let bearer = format!("Bearer {token}");
+    assert_eq!(gateway.get("/waltz/v1/sessions/mine", &[("authorization", &bearer)]).await.status, 200);
+    assert!(!std::fs::read_to_string(gateway.data().join("admin_token.sha256")).unwrap().contains(token));
+}
+
+#[tokio::test]
+async fn without_keys_a_web_page_cannot_use_the_gateway() {
+    let gateway = Gateway::over(&Mock::start(""), "");
+    for headers in [[("host", "evil.example")], [("origin", "https://evil.example")], [("origin", "null")]] {
+        let reply = gateway.post("/v1/chat/completions", HELLO, &headers).await;
+        assert_eq!((reply.status, reply.error_code().as_str()), (403, "loopback_only"), "{headers:?}");
+    }
+    assert_eq!(
+        gateway.post("/v1/chat/completions", HELLO, &[("origin", "http://localhost:3000")]).await.status,
+        200
+    );
+}
+
+#[tokio::test]
+async fn unknown_paths_and_methods_answer_in_the_same_form() {
+    let gateway = Gateway::over(&Mock::start(""), "");
+    for path in ["/", "/v1/nothing", "/waltz/v1/sessions/none", "/v1/models/%00"] {
+        let reply = gateway.get(path, &[]).await;
+        assert!(matches!(reply.status, 404 | 200), "{path}: {}", reply.status);
+        if reply.status == 404 {
+            reply.error_code();
+        }
+    }
+    assert_eq!(gateway.get("/v1/chat/completions", &[]).await.error_code(), "unknown_url");
+    assert_eq!(gateway.get("/waltz/v1/sessions?limit=0", &[]).await.status, 400);
+    assert_eq!(gateway.get("/waltz/v1/sessions?before=x", &[]).await.status, 400);
+    let description = gateway.get("/openapi.json", &[]).await.json();
+    for (path, methods) in description["paths"].as_object().unwrap() {
+        let concrete = path.replace("{id}", "x");
+        for method in methods.as_object().unwrap().keys() {
+            let reply = if method == "get" {
+                gateway.get(&concrete, &[]).await
+            } else {
+                gateway.post(&concrete, "{}", &[]).await
+            };
+            assert!(!reply.text.contains("unknown_url"), "{method} {path}");
+        }
+    }
+}
