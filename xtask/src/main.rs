@@ -111,9 +111,8 @@ fn generated(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     let schema = output(
         cargo_command(root).args(["run", "--quiet", "--locked", "-p", "waltz", "--", "config", "schema"]),
     )?;
-    let page = output(
-        Command::new("python3").arg(root.join("docs/generate_configuration.py")).env("SCHEMA", &schema),
-    )?;
+    let script = root.join("docs/generate_configuration.py");
+    let page = output_of(Command::new("python3").arg(script), &schema)?;
     let families = output(cargo_command(root).args([
         "run",
         "--quiet",

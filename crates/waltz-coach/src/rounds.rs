@@ -138,6 +138,11 @@ impl Coach<'_> {
                 Ok(answer) => {
                     let mut revised = answer.choices.into_iter().next()?;
                     revised.index = choice.index;
+                    if request.wants_json() && !holds_json(&revised) {
+                        // A client that parses the text would choke on prose; it looks for that in `refusal`.
+                        let text = revised.text();
+                        revised.replace_text(&text, true);
+                    }
                     return Some((revised, Reviser::Agent));
                 }
                 Err(error) => tracing::warn!(error = %error, "revision failed, rules take over"),
@@ -188,6 +193,11 @@ pub fn last_resort(screen: &Screen, verdict: &Verdict) -> (&'static str, Verdict
         ..Verdict::default()
     };
     (reply, settled)
+}
+
+fn holds_json(choice: &Choice) -> bool {
+    let content = choice.message.get("content").and_then(serde_json::Value::as_str);
+    content.is_none_or(|text| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok())
 }
 
 fn has_room(settings: &CoachSettings, rounds: &[RoundRecord], tally: &Tally) -> bool {

@@ -6,10 +6,10 @@ use bytes::Bytes;
 use waltz_coach::conversation;
 use waltz_coach::tally::Tally;
 use waltz_coach::upstream::{Body, CallError, post_with_fallback};
-use waltz_exchange::json;
 use waltz_exchange::openai::{ApiError, Retry};
 use waltz_exchange::record::Decision;
 use waltz_exchange::sse::{Decoder, Event};
+use waltz_exchange::{Depth, json};
 
 use crate::client::Client;
 use crate::pipeline::Stop;
@@ -48,7 +48,9 @@ pub enum Window {
 pub async fn draft(routed: Routed, client: &Client) -> Result<Drafted, Stop> {
     let request = &routed.received.request;
     let assessed = routed.may_change && conversation::asks_for_assessment(&routed.agent, request);
-    let untouched = routed.agent.system_prompt.is_none() && !assessed && request.moderation().is_none();
+    // The `moderation` parameter is ours to answer, unless nothing is judged.
+    let ours = routed.depth != Depth::None && request.moderation().is_some();
+    let untouched = routed.agent.system_prompt.is_none() && !assessed && !ours;
     let outgoing = conversation::draft_request(&routed.agent, request);
     let body_for = |model: &str| {
         if untouched && request.model() == model {
@@ -146,11 +148,15 @@ pub fn api_error(error: &CallError) -> ApiError {
             format!("{message}: the gateway's own key for it is not accepted; tell the operator"),
             Retry::Never,
         ),
-        CallError::Status { status, body, .. } if (400..500).contains(status) => {
-            let told = upstream_message(body).unwrap_or(message);
-            let mut error = ApiError::invalid(told, None);
+        CallError::Status { status, retry_after_ms, body, .. } if (400..500).contains(status) => {
+            let told = |name| upstream_word(body, name);
+            let mut error = ApiError::invalid(upstream_message(body).unwrap_or(message), None);
             error.status = *status;
-            error.code = "upstream_rejected".into();
+            error.param = told("param");
+            error.code = told("code").map_or("upstream_rejected".into(), Into::into);
+            if matches!(status, 408 | 409) {
+                error.retry = Retry::After(retry_after_ms.unwrap_or(1_000));
+            }
             error
         }
         CallError::Status { .. } => {
@@ -161,7 +167,12 @@ pub fn api_error(error: &CallError) -> ApiError {
 
 /// The message of an upstream's error body.
 fn upstream_message(body: &[u8]) -> Option<String> {
+    upstream_word(body, "message")
+}
+
+/// A field of an upstream's error body, cut to a sensible length.
+fn upstream_word(body: &[u8], name: &str) -> Option<String> {
     let object = json::parse_object(body).ok()?;
-    let message = object.get("error")?.get("message")?.as_str()?;
-    Some(message.chars().take(2_000).collect())
+    let text = object.get("error")?.get(name)?.as_str()?;
+    Some(text.chars().take(2_000).collect())
 }

@@ -118,7 +118,13 @@ pub fn append(
         degraded = record.degraded.as_deref(),
         "exchange"
     );
-    gateway.store.append(&Entry::Exchange(record)).map_err(|error| {
+    let entry = Entry::Exchange(record);
+    let appended = if settings.record_waits {
+        tokio::task::block_in_place(|| gateway.store.append(&entry))
+    } else {
+        gateway.store.append(&entry)
+    };
+    appended.map_err(|error| {
         gateway.unrecorded.fetch_add(1, Ordering::Relaxed);
         tracing::error!(request_id = %id, error = %error, "exchange could not be recorded");
         ApiError::upstream(

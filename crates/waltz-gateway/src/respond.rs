@@ -6,7 +6,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value, json};
 use waltz_exchange::Verdict;
 use waltz_exchange::openai::Answer;
-use waltz_exchange::record::ExchangeRecord;
+use waltz_exchange::record::{ChoiceRecord, ExchangeRecord};
 use waltz_exchange::score::rounded;
 use waltz_exchange::sse;
 
@@ -44,7 +44,7 @@ const VERSION: u32 = 1;
 
 /// Sends the answer, all but its end.
 pub async fn respond(coached: Coached, client: &Client) -> Result<Responded, Stop> {
-    let Coached { routed, mut answer, raw, released, tally, decision, rounds, degraded } = coached;
+    let Coached { routed, mut answer, mut raw, released, tally, decision, rounds, degraded } = coached;
     let waited = tally.waited;
     let Routed { received, may_change, depth, .. } = routed;
     let mut record = received.record;
@@ -57,9 +57,9 @@ pub async fn respond(coached: Coached, client: &Client) -> Result<Responded, Sto
     record.decision = decision;
     record.degraded = degraded.map(str::to_owned);
     record.status = 200;
-    add_usage(&mut answer, tally.revisions);
-    if answer.id().is_none_or(str::is_empty) {
-        answer.head.insert("id".to_owned(), json!(waltz_exchange::id::new_response_id()));
+    // Bytes that came can only be sent on where nothing has to be added to them.
+    if add_usage(&mut answer, tally.revisions) | add_id(&mut answer) {
+        raw = Raw::Rewritten;
     }
     record.response_id = answer.id().map(str::to_owned);
     let transparent = !may_change && depth == waltz_exchange::Depth::None;
@@ -67,8 +67,13 @@ pub async fn respond(coached: Coached, client: &Client) -> Result<Responded, Sto
     let began = received.began;
     let moderation = received.request.moderation().map(|_| summary.moderation());
     let terminal = if client.is_streaming() {
-        let asked = received.wishes.annotations == Some(true) || moderation.is_some();
-        let extras = asked.then(|| summary.extras(moderation.as_ref()));
+        let extras = match (received.wishes.annotations, &moderation) {
+            (Some(true), _) | (None, Some(_)) => summary.extras(moderation.as_ref()),
+            (Some(false), Some(moderation)) => {
+                Map::from_iter([("moderation".to_owned(), moderation.clone())])
+            }
+            (_, None) => Map::new(),
+        };
         let include_usage = received.request.include_usage();
         let frames = if released { Vec::new() } else { frames(&answer, raw, include_usage) };
         if send(client, &answer, frames, extras).await.is_err() {
@@ -124,16 +129,31 @@ pub fn common_headers(headers: &mut HeaderMap, record: &ExchangeRecord) {
     }
 }
 
-/// The answer's usage counts every round the client pays for.
-fn add_usage(answer: &mut Answer, revisions: (u64, u64)) {
+/// The answer's usage counts every round the client pays for. Returns whether there was any to add.
+fn add_usage(answer: &mut Answer, revisions: (u64, u64)) -> bool {
     let (more_prompt, more_completion) = revisions;
     if more_prompt + more_completion == 0 {
-        return;
+        return false;
     }
     let (prompt, completion) = answer.usage().unwrap_or((0, 0));
     let (prompt, completion) = (prompt + more_prompt, completion + more_completion);
-    let usage = json!({"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion});
-    answer.head.insert("usage".to_owned(), usage);
+    let counts =
+        [("prompt_tokens", prompt), ("completion_tokens", completion), ("total_tokens", prompt + completion)];
+    // Details that an upstream gave stay; they speak of the draft.
+    let usage = answer.head.entry("usage").or_insert_with(|| json!({}));
+    for (name, count) in counts {
+        usage[name] = json!(count);
+    }
+    true
+}
+
+/// An answer without an id gets one, so that an outcome can name it. Returns whether it had none.
+fn add_id(answer: &mut Answer) -> bool {
+    let missing = answer.id().is_none_or(str::is_empty);
+    if missing {
+        answer.head.insert("id".to_owned(), json!(waltz_exchange::id::new_response_id()));
+    }
+    missing
 }
 
 /// The body of a JSON answer. An unchanged draft is sent as the bytes that came, with ours spliced in
@@ -161,31 +181,53 @@ fn whole(answer: &Answer, raw: Raw, extras: &Map<String, Value>) -> Bytes {
     Bytes::from(body.to_string())
 }
 
+/// A frame of a stream.
+struct Frame {
+    text: String,
+    is_usage: bool,
+}
+
 /// The frames of a stream, without its end.
-fn frames(answer: &Answer, raw: Raw, include_usage: bool) -> Vec<String> {
-    match raw {
-        Raw::Events(events) => events.into_iter().map(|event| sse::encode(&event.data)).collect(),
+fn frames(answer: &Answer, raw: Raw, include_usage: bool) -> Vec<Frame> {
+    let last_is_usage = include_usage && answer.head.contains_key("usage");
+    let mut frames: Vec<Frame> = match raw {
+        Raw::Events(events) => events
+            .into_iter()
+            .map(|event| Frame { text: sse::encode(&event.data), is_usage: false })
+            .collect(),
         Raw::Json(_) | Raw::Rewritten => {
-            answer.to_chunks(include_usage).iter().map(|chunk| sse::encode(&chunk.to_string())).collect()
+            let chunks = answer.to_chunks(include_usage);
+            chunks
+                .iter()
+                .map(|chunk| Frame { text: sse::encode(&chunk.to_string()), is_usage: false })
+                .collect()
         }
+    };
+    if let Some(last) = frames.last_mut() {
+        last.is_usage = last_is_usage;
     }
+    frames
 }
 
 async fn send(
     client: &Client,
     answer: &Answer,
-    frames: Vec<String>,
-    extras: Option<Map<String, Value>>,
+    frames: Vec<Frame>,
+    extras: Map<String, Value>,
 ) -> Result<(), crate::client::Gone> {
-    for frame in frames {
-        client.frame(Bytes::from(frame)).await?;
-    }
-    if let Some(extras) = extras {
+    let extra = (!extras.is_empty()).then(|| {
         let mut chunk = answer.chunk(json!([]), false);
         for (name, value) in extras {
             chunk[name] = value;
         }
-        client.frame(Bytes::from(sse::encode(&chunk.to_string()))).await?;
+        Frame { text: sse::encode(&chunk.to_string()), is_usage: false }
+    });
+    // Clients take the usage from the last chunk, so that ours goes before it.
+    let usage = frames.iter().position(|frame| frame.is_usage).unwrap_or(frames.len());
+    let mut frames = frames;
+    frames.splice(usage..usage, extra);
+    for frame in frames {
+        client.frame(Bytes::from(frame.text)).await?;
     }
     Ok(())
 }
@@ -262,7 +304,13 @@ impl Summary<'_> {
                 json!({"type": "error", "code": "not_judged", "message": "the policy asks for no verdict here"})
             }
         };
-        let worst = self.verdicts().max_by(|left, right| left.response_harm.total_cmp(&right.response_harm));
+        // A text that was not let through is what the client asks about, not the reply in its place.
+        let told = |choice: &'_ ChoiceRecord| -> Option<Verdict> {
+            let last = choice.self_check.as_ref().unwrap_or(&choice.draft).verdict.as_ref();
+            if choice.last_resort { last.cloned() } else { choice.final_verdict.clone() }
+        };
+        let verdicts: Vec<Verdict> = self.record.choices.iter().filter_map(told).collect();
+        let worst = verdicts.iter().max_by(|left, right| left.response_harm.total_cmp(&right.response_harm));
         json!({"input": side(self.record.prompt_verdict.as_ref()), "output": side(worst)})
     }
 }

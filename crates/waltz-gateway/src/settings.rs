@@ -34,6 +34,8 @@ pub struct Settings {
     pub record_text: RecordText,
     /// Refuse to answer what cannot be recorded.
     pub record_required: bool,
+    /// Recording waits for the disk, so that it must leave the threads that serve.
+    pub record_waits: bool,
 }
 
 /// Which requests are judged how deep.
@@ -146,6 +148,7 @@ impl Default for Settings {
             keys: Vec::new(),
             record_text: RecordText::Masked,
             record_required: true,
+            record_waits: false,
         }
     }
 }

@@ -7,7 +7,7 @@ from openai.types.chat.chat_completion import (
     ModerationOutputModerationResults,
 )
 
-from world import HARMFUL_PROMPT, HELP, SAFE, UNSAFE, UNSAFE_THEN_SAFE, known_bug, leaked
+from world import HARMFUL_PROMPT, HELP, SAFE, UNSAFE, UNSAFE_THEN_SAFE, leaked
 
 HELLO = [{"role": "user", "content": "Hello there"}]
 HARMFUL = [{"role": "user", "content": HARMFUL_PROMPT}]
@@ -165,7 +165,6 @@ def test_blocked_output_is_replaced_without_coaching(start, stream):
     assert len(world.upstream_calls()) == 1
 
 
-@known_bug("`moderation.output` speaks of the replacement, not of what was blocked (respond.rs)")
 def test_blocked_output_says_why(start):
     answer = start([{"text": UNSAFE}]).client().chat.completions.create(
         model="mock", messages=HELLO, moderation=moderation(output="block")
@@ -175,7 +174,6 @@ def test_blocked_output_says_why(start):
     assert result.flagged is True and result.categories["violence_harm"] is True
 
 
-@known_bug("x-waltz-annotations: off is ignored on streams with `moderation` (respond.rs)")
 def test_annotations_off_leaves_the_moderation_chunk_alone(start):
     client = start([{"text": HELP}]).client(default_headers={"x-waltz-annotations": "off"})
     stream = client.chat.completions.create(

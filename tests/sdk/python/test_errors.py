@@ -6,7 +6,7 @@ import json
 import openai
 import pytest
 
-from world import HELP, known_bug
+from world import HELP
 
 HELLO = [{"role": "user", "content": "Hello there"}]
 NO_RETRIES = {"retry": {"max_retries": 0}}
@@ -60,7 +60,6 @@ def upstream_error(status, **error):
     return {"status": status, "raw": json.dumps(body), "headers": {"content-type": "application/json"}}
 
 
-@known_bug("code and param of an upstream's 4xx are dropped (draft.rs, api_error)")
 def test_the_upstreams_error_code_reaches_the_client(start):
     """Applications shorten the conversation when they see `context_length_exceeded`."""
     world = start([upstream_error(400, code="context_length_exceeded", param="messages")])
@@ -69,7 +68,6 @@ def test_the_upstreams_error_code_reaches_the_client(start):
     assert (error.code, error.param) == ("context_length_exceeded", "messages")
 
 
-@known_bug("408 and 409 of an upstream are sent with x-should-retry: false (draft.rs)")
 @pytest.mark.parametrize("status", [408, 409])
 def test_what_the_sdk_would_retry_stays_retryable(start, status):
     world = start([upstream_error(status)], **NO_RETRIES)

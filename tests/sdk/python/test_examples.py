@@ -9,7 +9,7 @@ import urllib.error
 
 import pytest
 
-from world import HARMFUL_PROMPT, HARMLESS_PROMPT, HELP, REFUSAL, REPO, UNSAFE, known_bug, leaked
+from world import HARMFUL_PROMPT, HARMLESS_PROMPT, HELP, REFUSAL, REPO, UNSAFE, leaked
 
 EXAMPLES = REPO / "examples" / "python"
 
@@ -69,7 +69,6 @@ def test_guard_shows_nothing_that_was_not_read(start, monkeypatch):
     assert caught.value.code == 401
 
 
-@known_bug("an evaluation without a model asks an upstream that serves `*` for the model `none` (evaluate.rs)")
 def test_an_evaluation_without_a_model_asks_no_model(start, monkeypatch):
     """Who calls the model elsewhere does not want the text sent to another one; rules revise then."""
     other = start()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from world import SAFE, UNSAFE, known_bug, leaked
+from world import SAFE, UNSAFE, leaked
 
 HELLO = [{"role": "user", "content": "Hello there"}]
 
@@ -27,9 +27,6 @@ def call(**function):
     return {"content": None, "tool_calls": [{"id": "c", "type": "function", "function": function}]}
 
 
-unread = known_bug("Choice::text reads a fixed list of fields (answer.rs)")
-unread_key = known_bug("names of arguments without a value are not read (request.rs)")
-
 MESSAGES = {
     "content": {"content": UNSAFE},
     "text part": {"content": [{"type": "text", "text": UNSAFE}]},
@@ -46,8 +43,6 @@ MESSAGES = {
     "cut-up argument": call(name="f", arguments=json.dumps({"a": UNSAFE.split(" ")})),
     "argument that is no JSON": call(name="f", arguments='{"a": "' + UNSAFE),
     "argument name": call(name="f", arguments=json.dumps({UNSAFE: 1})),
-}
-UNREAD = {
     "refusal part": {"content": [{"type": "refusal", "refusal": UNSAFE}]},
     "audio transcript": {
         "content": None,
@@ -64,13 +59,10 @@ UNREAD = {
             }
         ],
     },
+    "argument name without a value": call(name="f", arguments=json.dumps({UNSAFE: None})),
+    "argument name of nothing": call(name="f", arguments=json.dumps({UNSAFE: {}})),
 }
-UNREAD_KEY = {"argument name without a value": call(name="f", arguments=json.dumps({UNSAFE: None}))}
-CASES = [
-    *(pytest.param(message, id=name) for name, message in MESSAGES.items()),
-    *(pytest.param(message, id=name, marks=unread) for name, message in UNREAD.items()),
-    *(pytest.param(message, id=name, marks=unread_key) for name, message in UNREAD_KEY.items()),
-]
+CASES = [pytest.param(message, id=name) for name, message in MESSAGES.items()]
 
 
 @pytest.mark.parametrize("message", CASES)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from world import HARMFUL_PROMPT, HELP, SAFE, UNSAFE, UNSAFE_THEN_SAFE, known_bug
+from world import HARMFUL_PROMPT, HELP, SAFE, UNSAFE, UNSAFE_THEN_SAFE
 
 HARMFUL = [{"role": "user", "content": HARMFUL_PROMPT}]
 HELLO = [{"role": "user", "content": "Hello there"}]
@@ -50,7 +50,6 @@ def test_a_session_holds_the_whole_coaching(start):
     assert choice["dir_score"] > 0
 
 
-@known_bug("GET /waltz/v1/sessions/{id} does not wait for the journal (sessions.rs, show)")
 def test_a_session_can_be_read_at_once(start):
     """The answer is here, so that the record must be too: an application may show it right away."""
     world = start([{"text": HELP}])

@@ -6,7 +6,7 @@ import pytest
 from openai import pydantic_function_tool
 from pydantic import BaseModel
 
-from world import HARMFUL_PROMPT, REFUSAL, SAFE, UNSAFE, known_bug, leaked
+from world import HARMFUL_PROMPT, REFUSAL, SAFE, UNSAFE, leaked
 
 QUESTION = [{"role": "user", "content": "Where is the Louvre?"}]
 MODERATION = {"model": "omni-moderation-latest", "policy": {"output": {"mode": "block"}}}
@@ -74,7 +74,6 @@ def test_a_blocked_answer_is_a_refusal(start, ask):
     assert len(world.upstream_calls()) == 1, "a block asks nobody for a revision"
 
 
-@known_bug("a revision that is not JSON goes into `content` of a structured answer (rounds.rs)", raises=ValueError)
 @pytest.mark.parametrize("ask", [parse, stream])
 def test_a_revision_in_prose_is_a_refusal(start, ask):
     """Prose in `content` makes `.parse()` raise a ValidationError."""

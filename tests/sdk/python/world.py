@@ -14,7 +14,6 @@ import time
 from pathlib import Path
 
 import httpx2
-import pytest
 from openai import AsyncOpenAI, OpenAI
 
 REPO = Path(__file__).resolve().parents[3]
@@ -38,11 +37,6 @@ REFUSAL = "I'm sorry, but I can't help with that."
 HELP = "Find its number with pgrep, then end it with the kill command and that number."
 
 UNSAFE_THEN_SAFE = [{"when": {"coached": True}, "text": SAFE}, {"text": UNSAFE}]
-
-
-def known_bug(reason, raises=AssertionError):
-    """Marks a test that the gateway does not pass yet. Once it does, the run fails until the mark is taken off."""
-    return pytest.mark.xfail(raises=raises, reason=f"BUG: {reason}")
 
 
 def toml(value):
@@ -92,9 +86,9 @@ class Process:
             try:
                 line = self.queue.get(timeout=START_SECONDS)
             except queue.Empty:
-                raise AssertionError(f"no address within {START_SECONDS} s: {self.lines}") from None
+                raise RuntimeError(f"no address within {START_SECONDS} s: {self.lines}") from None
             if line is None:
-                raise AssertionError(f"ended with {self.child.wait()} before it listened: {self.lines}")
+                raise RuntimeError(f"ended with {self.child.wait()} before it listened: {self.lines}")
             found = re.search(pattern, line)
             if found:
                 return found[1]
@@ -174,7 +168,7 @@ class World:
                 if len(session["exchanges"][0]["outcomes"]) >= outcomes:
                     return session
             time.sleep(0.01)
-        raise AssertionError(f"session {session_id} did not appear: {response.text}")
+        raise RuntimeError(f"session {session_id} did not appear: {response.text}")
 
     def http(self):
         """A plain HTTP client for paths that no SDK knows."""

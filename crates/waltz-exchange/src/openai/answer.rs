@@ -118,11 +118,16 @@ impl Answer {
     pub fn to_chunks(&self, include_usage: bool) -> Vec<Value> {
         let mut chunks = Vec::new();
         for choice in &self.choices {
+            let mut logprobs = choice.rest.get("logprobs").filter(|logprobs| !logprobs.is_null());
             for delta in choice.deltas() {
-                chunks.push(self.chunk(
-                    json!([{"index": choice.index, "delta": delta, "finish_reason": null}]),
-                    include_usage,
-                ));
+                let mut part = json!({"index": choice.index, "delta": delta, "finish_reason": null});
+                // They go with the first words; clients join them per choice.
+                if part["delta"].get("role").is_none()
+                    && let Some(logprobs) = logprobs.take()
+                {
+                    part["logprobs"] = logprobs.clone();
+                }
+                chunks.push(self.chunk(json!([part]), include_usage));
             }
             let finish = choice.finish_reason.as_deref().unwrap_or("stop");
             chunks.push(self.chunk(
@@ -160,26 +165,25 @@ impl Answer {
 }
 
 impl Choice {
-    /// Everything in the choice that a person or a tool would read: text, refusal, tool calls.
+    /// Everything in the choice that a person or a tool would read: the content first, then every other
+    /// field that holds words, known or not, and the tool calls last.
     pub fn text(&self) -> String {
         let mut parts = Vec::new();
-        match self.message.get("content") {
-            Some(Value::String(text)) if !text.is_empty() => parts.push(text.clone()),
-            Some(Value::Array(items)) => {
-                parts.extend(items.iter().filter_map(|item| item.get("text")?.as_str().map(str::to_owned)));
-            }
-            _ => {}
+        if let Some(content) = self.message.get("content") {
+            collect_words(content, &mut parts);
         }
-        for name in ["refusal", "reasoning_content", "reasoning"] {
-            if let Some(text) = self.message.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
-            {
-                parts.push(text.to_owned());
+        for (name, value) in &self.message {
+            if !matches!(name.as_str(), "role" | "content" | "tool_calls" | "function_call") {
+                collect_words(value, &mut parts);
+            }
+        }
+        for (name, value) in &self.rest {
+            if name != "logprobs" {
+                collect_words(value, &mut parts);
             }
         }
         let acts = self.acts();
-        if !acts.is_empty() {
-            parts.push(acts);
-        }
+        parts.extend((!acts.is_empty()).then_some(acts.as_str()));
         parts.join("\n")
     }
 
@@ -197,8 +201,9 @@ impl Choice {
         self.message.get("tool_calls").and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
 
-    /// Puts a new text in place of everything the message said. Log-probabilities and tool calls
-    /// belong to the old text and go with it. `as_refusal` puts it where structured clients look.
+    /// Puts a new text in place of everything the message said: tool calls, reasoning, log-probabilities
+    /// and fields that waltz does not know belong to the old text and go with it. `as_refusal` puts it
+    /// where structured clients look.
     pub fn replace_text(&mut self, text: &str, as_refusal: bool) {
         for gone in ["tool_calls", "function_call", "annotations", "audio", "reasoning_content", "reasoning"]
         {
@@ -209,9 +214,8 @@ impl Choice {
         self.message.insert("content".to_owned(), content);
         self.message.insert("refusal".to_owned(), refusal);
         self.finish_reason = Some("stop".to_owned());
-        if let Some(logprobs) = self.rest.get_mut("logprobs") {
-            *logprobs = Value::Null;
-        }
+        self.rest.clear();
+        self.rest.insert("logprobs".to_owned(), Value::Null);
     }
 
     fn to_json(&self) -> Value {
@@ -247,6 +251,22 @@ impl Choice {
             }
         }
         deltas
+    }
+}
+
+/// The strings of a value that are words: identifiers, addresses and encoded data are left out.
+fn collect_words<'a>(value: &'a Value, words: &mut Vec<&'a str>) {
+    match value {
+        Value::String(text) if !text.is_empty() => words.push(text),
+        Value::Array(items) => items.iter().for_each(|item| collect_words(item, words)),
+        Value::Object(fields) => {
+            for (name, inner) in fields {
+                if !matches!(name.as_str(), "type" | "id" | "data" | "url" | "format" | "signature") {
+                    collect_words(inner, words);
+                }
+            }
+        }
+        _ => {}
     }
 }
 

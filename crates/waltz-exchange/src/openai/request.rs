@@ -99,16 +99,21 @@ impl ChatRequest {
         self.body.get("n").and_then(Value::as_u64).unwrap_or(1)
     }
 
+    /// Whether the answer's text must be JSON.
+    pub fn wants_json(&self) -> bool {
+        let format =
+            self.body.get("response_format").and_then(|format| format.get("type")).and_then(Value::as_str);
+        format.is_some_and(|kind| kind != "text")
+    }
+
     /// Whether the answer must follow a schema or be JSON, or may call a strict tool: such clients
     /// parse the text, so that a refusal belongs into `message.refusal`.
     pub fn is_structured(&self) -> bool {
-        let format =
-            self.body.get("response_format").and_then(|format| format.get("type")).and_then(Value::as_str);
         let strict_tool = self.tools().iter().any(|tool| {
             tool.get("function").and_then(|function| function.get("strict")).and_then(Value::as_bool)
                 == Some(true)
         });
-        format.is_some_and(|kind| kind != "text") || strict_tool
+        self.wants_json() || strict_tool
     }
 
     /// The tools that are offered.
@@ -286,14 +291,17 @@ fn function_text(function: &Value) -> Option<String> {
     Some(format!("{name}: {readable}"))
 }
 
+/// Every string of a value with the name it stands under. A name without a value is a string as well.
 fn collect_pairs(key: Option<&str>, value: &Value, out: &mut Vec<String>) {
     match value {
-        Value::Object(object) => {
-            object.iter().for_each(|(name, inner)| collect_pairs(Some(name), inner, out))
+        Value::Object(object) if !object.is_empty() => {
+            object.iter().for_each(|(name, inner)| collect_pairs(Some(name), inner, out));
         }
-        Value::Array(items) => items.iter().for_each(|inner| collect_pairs(key, inner, out)),
+        Value::Array(items) if !items.is_empty() => {
+            items.iter().for_each(|inner| collect_pairs(key, inner, out));
+        }
         Value::String(text) => out.push(key.map_or_else(|| text.clone(), |key| format!("{key} {text}"))),
-        Value::Null => {}
+        Value::Object(_) | Value::Array(_) | Value::Null => out.extend(key.map(str::to_owned)),
         other => out.push(key.map_or_else(|| other.to_string(), |key| format!("{key} {other}"))),
     }
 }

@@ -54,6 +54,10 @@ pub async fn list(gateway: &Gateway, caller: &Caller, query: &HashMap<String, St
 
 /// Shows one session with all its exchanges. Another tenant's session does not exist.
 pub async fn show(gateway: &Gateway, caller: &Caller, id: &str) -> Response {
+    // An answer that the client has is on record, though perhaps still on its way to the database.
+    if let Err(error) = gateway.store.drained().await {
+        return reply::error(&unavailable(&error));
+    }
     match gateway.store.session(caller.scope(), id).await {
         Ok(Some(session)) => reply::json(&session),
         Ok(None) => reply::error(&ApiError {

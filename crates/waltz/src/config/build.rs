@@ -304,6 +304,7 @@ impl Check<'_> {
                 raw::RecordText::None => RecordText::None,
             },
             record_required: raw.record.required,
+            record_waits: matches!(raw.record.durability, raw::Durability::Power),
         }
     }
 
