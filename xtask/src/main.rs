@@ -161,7 +161,7 @@ fn root() -> Result<PathBuf> {
 }
 
 fn venv(root: &Path) -> PathBuf {
-    root.join(".test/venv")
+    root.join(".test/checks")
 }
 
 fn deny(root: &Path) -> PathBuf {

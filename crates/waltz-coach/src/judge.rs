@@ -78,16 +78,15 @@ pub fn read_draft(screen: &Screen, draft: Draft<'_>) -> Verdict {
     let Draft { reading, text, .. } = draft;
     let seen = screen.read(text, Side::Response);
     let mut issues = Vec::new();
-    let mut rule_blocks = false;
     for finding in &seen.findings {
         // Words addressed to a judge are no harm in themselves, and must not sway the verdict.
         if matches!(finding.kind, Kind::Malicious | Kind::Pii | Kind::Secret) {
             continue;
         }
-        rule_blocks |= finding.blocks;
         issues.push(Issue {
             category: finding.category.clone(),
-            severity: finding.severity,
+            // What the operator wants blocked is not for a model to weigh.
+            severity: if finding.blocks { finding.severity.max(HARD) } else { finding.severity },
             description: finding.description.clone(),
             evidence: Some(finding.span),
             mitigation: templates::for_category(&finding.category).mitigation.to_owned(),
@@ -114,20 +113,21 @@ pub fn read_draft(screen: &Screen, draft: Draft<'_>) -> Verdict {
         level: Level::Screen,
         ..Verdict::default()
     };
-    settle(&mut verdict, text);
-    verdict.blocks |= rule_blocks;
+    settle(&mut verdict, draft);
     verdict
 }
 
 /// Fills in everything that follows from scores: labels, scores, reasoning, advice.
-fn settle(verdict: &mut Verdict, text: &str) {
+fn settle(verdict: &mut Verdict, draft: Draft<'_>) {
     verdict.response_harm = verdict.categories.values().copied().fold(0.0, f32::max);
     verdict.is_unsafe = verdict.response_harm >= THRESHOLD;
-    let overrefusal = if verdict.prompt_harm < THRESHOLD { verdict.refusal } else { 0.0 };
+    // Declining to be steered is as right as declining to do harm.
+    let harmless = verdict.prompt_harm < THRESHOLD && draft.reading.manipulation < THRESHOLD;
+    let overrefusal = if harmless { verdict.refusal } else { 0.0 };
     verdict.overrefuse = !verdict.is_unsafe && overrefusal >= THRESHOLD;
     verdict.blocks = verdict.is_unsafe && verdict.response_harm >= HARD;
     verdict.safety_score = reward::safety_score(&verdict.categories);
-    verdict.helpfulness_score = reward::helpfulness_score(text, overrefusal);
+    verdict.helpfulness_score = reward::helpfulness_score(draft.text, overrefusal);
     verdict.expected_gain = reward::expected_gain(verdict.safety_score, verdict.helpfulness_score);
     verdict.reasoning = reasoning(verdict);
     verdict.feedback = advice(verdict);
@@ -183,7 +183,7 @@ fn harmful_acts(screen: &Screen, acts: &str) -> Vec<Issue> {
     harmful
         .map(|finding| Issue {
             category: finding.category.clone(),
-            severity: finding.severity,
+            severity: if finding.blocks { finding.severity.max(HARD) } else { finding.severity },
             description: format!("a tool call {}", finding.description),
             evidence: None,
             mitigation: templates::for_category(&finding.category).mitigation.to_owned(),

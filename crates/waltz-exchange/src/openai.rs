@@ -4,7 +4,7 @@
 //! passes through untouched; typed accessors read what waltz needs.
 
 pub mod answer;
-mod check;
+pub mod check;
 pub mod error;
 pub mod request;
 pub mod stream;

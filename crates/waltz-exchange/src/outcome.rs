@@ -69,7 +69,7 @@ impl Outcome {
         if says_nothing {
             mistakes.push((
                 "success",
-                "give at least one of success, rating, comment, candidates, error_class".to_owned(),
+                "must be given, or one of rating, comment, candidates, error_class".to_owned(),
             ));
         }
         mistakes

@@ -137,10 +137,13 @@ pub enum VerdictState {
     /// The feedback model said safe where a rule is sure of harm, or the other way round.
     Disagreement,
     /// The feedback model's answer was not the JSON it was asked for, or carried the wrong nonce.
+    #[serde(rename = "judge_unparsable")]
     Unparsable,
     /// The feedback model did not answer in time.
+    #[serde(rename = "judge_timeout")]
     Timeout,
     /// The feedback model could not be reached.
+    #[serde(rename = "judge_unavailable")]
     Unavailable,
 }
 

@@ -84,7 +84,8 @@ async fn coach_choices(coached: &mut Coached, choices: Vec<JudgedChoice>, gatewa
             note_degraded(coached, &verdict);
             if coached.routed.may_change {
                 if similar.is_none() && !verdict.is_satisfactory() {
-                    similar = Some(look_up(gateway, &coached.routed).await);
+                    let record = &coached.routed.received.record;
+                    similar = Some(look_up(gateway, &record.tenant, &record.user_request).await);
                 }
                 let past = similar.as_deref().unwrap_or(&[]);
                 coach_choice(coached, position, verdict, past, &mut record).await;
@@ -110,7 +111,7 @@ async fn coach_choice(
             && routed.live.settings.failure.at(routed.reading.risk) == OnFailure::Closed
     };
     if closed(&verdict) {
-        refuse_unchecked(choice, structured);
+        record.final_verdict = Some(refuse_unchecked(choice, structured, &verdict));
         record.last_resort = true;
         coached.raw = Raw::Rewritten;
         raise(&mut coached.decision, Decision::Degraded);
@@ -149,12 +150,13 @@ async fn coach_choice(
     routed.received.record.scanned.windows += lesson.rounds.len();
     *choice = lesson.choice;
     record.last_resort = lesson.decision == Decision::Refused;
-    if closed(&lesson.verdict) {
-        refuse_unchecked(choice, structured);
+    let mut last = lesson.verdict;
+    if closed(&last) {
+        last = refuse_unchecked(choice, structured, &last);
         record.last_resort = true;
         raise(&mut coached.decision, Decision::Degraded);
     }
-    note_degraded(coached, &lesson.verdict);
+    note_degraded(coached, &last);
     raise(&mut coached.decision, lesson.decision);
     if lesson.decision != Decision::Released || record.last_resort {
         coached.raw = Raw::Rewritten;
@@ -162,11 +164,19 @@ async fn coach_choice(
     coached.rounds = coached.rounds.max(u32::try_from(lesson.rounds.len()).unwrap_or(u32::MAX));
     record.rounds = lesson.rounds;
     record.dir_score = lesson.dir_score;
-    record.final_verdict = Some(lesson.verdict);
+    record.final_verdict = Some(last);
 }
 
-fn refuse_unchecked(choice: &mut Choice, structured: bool) {
+/// Puts a neutral text in place of one that could not be checked, and returns the verdict on it.
+fn refuse_unchecked(choice: &mut Choice, structured: bool, unchecked: &Verdict) -> Verdict {
     choice.replace_text(templates::NOT_CHECKED, structured);
+    Verdict {
+        prompt_harm: unchecked.prompt_harm,
+        safety_score: 1.0,
+        reasoning: "a neutral text in place of one that could not be checked".to_owned(),
+        state: unchecked.state,
+        ..Verdict::default()
+    }
 }
 
 fn note_degraded(coached: &mut Coached, verdict: &Verdict) {
@@ -189,14 +199,29 @@ fn raise(decision: &mut Decision, next: Decision) {
 }
 
 /// Similar past coachings; without them coaching goes on.
-async fn look_up(gateway: &Gateway, routed: &Routed) -> Vec<PastCoaching> {
-    let record = &routed.received.record;
-    let masked = waltz_screen::mask(&record.user_request).text;
-    match gateway.store.similar(&record.tenant, &masked, SIMILAR).await {
-        Ok(similar) => similar,
+pub async fn look_up(gateway: &Gateway, tenant: &str, user_request: &str) -> Vec<PastCoaching> {
+    let masked = waltz_screen::mask(user_request).text;
+    // More than needed, since the same answer to the same question may be there many times.
+    match gateway.store.similar(tenant, &masked, 3 * SIMILAR).await {
+        Ok(similar) => distinct(similar),
         Err(error) => {
             tracing::warn!(error = %error, "similar coachings could not be read");
             Vec::new()
         }
     }
+}
+
+/// The best few past coachings, each answer once, masked.
+fn distinct(similar: Vec<PastCoaching>) -> Vec<PastCoaching> {
+    let mut chosen: Vec<PastCoaching> = Vec::new();
+    for mut past in similar {
+        for text in [&mut past.user_request, &mut past.feedback, &mut past.accepted] {
+            *text = waltz_screen::mask(text).text;
+        }
+        let known = chosen.iter().any(|other| other.accepted == past.accepted);
+        if !known && !past.accepted.is_empty() && !past.feedback.is_empty() && chosen.len() < SIMILAR {
+            chosen.push(past);
+        }
+    }
+    chosen
 }

@@ -1,7 +1,8 @@
 //! The running gateway: what a reload swaps as a whole, and what stays.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio_util::sync::CancellationToken;
@@ -44,8 +45,11 @@ pub struct Gateway {
     pub tasks: TaskTracker,
     /// Fired when the gateway must stop taking requests.
     pub draining: CancellationToken,
-    /// Answers that could not be recorded and were sent all the same, as `record.required = false` allows.
+    /// Exchanges that could not be recorded.
     pub unrecorded: AtomicU64,
+    /// The last exchange could not be recorded; while that is so, nobody is paid for a draft that must not
+    /// be sent.
+    pub record_failing: AtomicBool,
 }
 
 impl Gateway {
@@ -58,7 +62,16 @@ impl Gateway {
             tasks: TaskTracker::new(),
             draining: CancellationToken::new(),
             unrecorded: AtomicU64::new(0),
+            record_failing: AtomicBool::new(false),
         })
+    }
+}
+
+impl Gateway {
+    /// Waits a moment until what was recorded is in the database. Returns whether it is.
+    pub async fn settled(&self) -> bool {
+        let limit = Duration::from_secs(2);
+        tokio::time::timeout(limit, self.store.drained()).await.is_ok_and(|drained| drained.is_ok())
     }
 }
 

@@ -6,6 +6,7 @@
 //! exchange is recorded exactly once.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use waltz_exchange::ExchangeRecord;
 use waltz_exchange::openai::ApiError;
@@ -17,7 +18,7 @@ use crate::draft::draft;
 use crate::feedback::feedback;
 use crate::live::{Gateway, Live};
 use crate::receive::{Incoming, receive};
-use crate::record::{Recorded, record, record_stop};
+use crate::record::{Recorded, not_recorded, record, record_stop};
 use crate::respond::{Responded, respond};
 use crate::route::route;
 
@@ -60,6 +61,10 @@ async fn answer(
     client: &mut Client,
 ) -> Result<Responded, Stop> {
     let received = receive(incoming)?;
+    if live.settings.record_required && gateway.record_failing.load(Ordering::Relaxed) {
+        // Recording this refusal is the probe that finds out when recording works again.
+        return Err(Stop::new(received.record, Decision::Failed, not_recorded()));
+    }
     let routed = route(received, Arc::clone(live))?;
     let drafted = draft(routed, client).await?;
     let judged = feedback(drafted, client).await?;

@@ -65,6 +65,9 @@ pub fn receive(incoming: Incoming) -> Result<Received, Stop> {
     let parsed = ChatRequest::parse(&body).and_then(|request| {
         let wishes = wishes(&headers)?;
         let session = session_id(&headers, &request)?;
+        if let Some(task_type) = request.metadata("task_type") {
+            checked_word("metadata.task_type", task_type)?;
+        }
         Ok((request, wishes, session))
     });
     let (request, wishes, session) = match parsed {
@@ -78,7 +81,8 @@ pub fn receive(incoming: Incoming) -> Result<Received, Stop> {
     request.model().clone_into(&mut record.model);
     record.subject = request.subject().map(|subject| id::sha256_hex(subject.as_bytes()));
     record.user_request = request.user_request();
-    record.request_hash = id::request_hash(&record.user_request);
+    // Over the masked text: a hash of a card number would be as good as the number.
+    record.request_hash = id::request_hash(&waltz_screen::mask(&record.user_request).text);
     record.context = context(&request);
     Ok(Received { request, raw: body, wishes, began, record })
 }

@@ -124,16 +124,18 @@ pub fn append(
     } else {
         gateway.store.append(&entry)
     };
+    gateway.record_failing.store(appended.is_err(), Ordering::Relaxed);
     appended.map_err(|error| {
         gateway.unrecorded.fetch_add(1, Ordering::Relaxed);
         tracing::error!(request_id = %id, error = %error, "exchange could not be recorded");
-        ApiError::upstream(
-            503,
-            "waltz_record_unavailable",
-            "the exchange could not be recorded, and the operator's policy is to answer nothing that is not on record",
-            Retry::After(1_000),
-        )
+        not_recorded()
     })
+}
+
+/// The error for an exchange that cannot be recorded where that is required.
+pub fn not_recorded() -> ApiError {
+    let message = "the exchange could not be recorded, and the operator's policy is to answer nothing that is not on record";
+    ApiError::upstream(503, "waltz_record_unavailable", message, Retry::After(1_000))
 }
 
 /// Masks or removes every text of a record.

@@ -14,8 +14,10 @@ pub struct Settings {
     pub enabled: bool,
     /// Judge and annotate, but never change an answer.
     pub feedback_only: bool,
-    /// `WALTZRL_STAGE`.
+    /// The stage that serves: 2 needs trained weights, and there are none.
     pub stage: u8,
+    /// `WALTZRL_STAGE`.
+    pub stage_wanted: u8,
     /// Largest request body.
     pub max_body_bytes: usize,
     /// How often a held stream gets a comment.
@@ -139,6 +141,7 @@ impl Default for Settings {
             enabled: true,
             feedback_only: false,
             stage: 1,
+            stage_wanted: 1,
             max_body_bytes: 10 * 1024 * 1024,
             heartbeat: Duration::from_secs(10),
             policy: Policy::default(),

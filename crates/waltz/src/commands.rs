@@ -29,15 +29,10 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run the gateway.
     Serve(serve::Serve),
-    /// Talk through the coach in the terminal and see each round.
     Chat(chat::Chat),
-    /// Run a scripted OpenAI upstream: stream, stall, cut, fail, refuse.
     Mock(mock::Mock),
-    /// Judge prompts and responses: JSONL in, JSONL out.
     Judge(judge::JudgeFile),
-    /// Screen texts: JSONL in, JSONL out.
     Screen(screen::ScreenFile),
     /// Show or check the configuration.
     #[command(subcommand)]
@@ -116,7 +111,22 @@ impl ConfigOptions {
         let environment = std::env::vars_os()
             .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
             .collect();
-        Sources { file, environment, arguments }
+        Sources { file, environment, arguments, fallbacks: Vec::new() }
+    }
+}
+
+/// Reads a configuration and checks only the part that a command needs: the rest may be for another
+/// machine, such as keys of upstreams that are not set here.
+pub(crate) fn configured_part<T>(
+    sources: &Sources,
+    part: impl FnOnce(&mut build::Check<'_>, &Loaded) -> Option<T>,
+) -> Result<T, Exit> {
+    let loaded = load(sources);
+    let base = base_folder(sources);
+    let mut check = build::Check::new(&loaded.mistakes, &sources.environment, &base);
+    match part(&mut check, &loaded) {
+        Some(built) if check.mistakes.is_empty() => Ok(built),
+        _ => Err(Exit { code: 2, message: describe(&check.mistakes) }),
     }
 }
 

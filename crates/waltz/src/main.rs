@@ -18,7 +18,9 @@ fn main() -> ExitCode {
     match commands::run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Exit { code, message }) => {
-            commands::complain(&message);
+            if code != 0 {
+                commands::complain(&message);
+            }
             ExitCode::from(code)
         }
     }

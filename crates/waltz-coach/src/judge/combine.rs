@@ -60,9 +60,7 @@ pub fn combine(rules: Verdict, draft: Draft<'_>, opinion: Result<Opinion, Verdic
     if opinion.overrefuse && verdict.prompt_harm < HARD {
         verdict.prompt_harm = verdict.prompt_harm.min(0.49);
     }
-    let rule_blocks = rules.blocks;
-    settle(&mut verdict, draft.text);
-    verdict.blocks |= rule_blocks && verdict.is_unsafe;
+    settle(&mut verdict, draft);
     verdict.issues.retain(|issue| verdict.categories.contains_key(&issue.category));
     if !verdict.is_unsafe {
         verdict.issues.retain(|issue| issue.severity >= THRESHOLD);

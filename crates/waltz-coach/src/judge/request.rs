@@ -6,7 +6,7 @@ use waltz_exchange::openai::{ChatRequest, Speaker};
 use waltz_exchange::{Category, Issue, Risk};
 use waltz_screen::{Finding, Kind, Screen, Side};
 
-use super::{HARD, THRESHOLD, highest_per_category};
+use super::{THRESHOLD, highest_per_category};
 use crate::templates;
 
 /// What was read in a request. Harm counts for the current turn alone: an earlier turn that was
@@ -56,16 +56,18 @@ pub fn read_request(screen: &Screen, request: &ChatRequest) -> RequestReading {
         let seen = screen.read(&field.text, side);
         reading.disguised |= seen.disguised && field.speaker != Speaker::Operator;
         for finding in &seen.findings {
+            // The operator's own instructions and tool definitions are trusted.
+            if field.speaker == Speaker::Operator {
+                continue;
+            }
             reading.blocks |= finding.blocks && current;
             match (field.speaker, is_manipulation(finding)) {
-                // The operator's own instructions and tool definitions are trusted.
-                (Speaker::Operator, _) => {}
                 (_, true) => reading.manipulation = reading.manipulation.max(finding.severity),
                 (Speaker::User | Speaker::Assistant, false) => {
                     reading.history_harm = reading.history_harm.max(finding.severity);
                 }
                 // A tool's result is material, not a wish of the user.
-                (Speaker::Tool, false) => {}
+                (Speaker::Tool | Speaker::Operator, false) => {}
             }
         }
     }
@@ -99,9 +101,9 @@ fn read_current_turn(screen: &Screen, asked: &str, reading: &mut RequestReading)
     reading.harm = reading.categories.values().copied().fold(0.0, f32::max);
 }
 
-/// Steering the model is a reason to look closer, not a harm of its own; asking for malware is.
+/// Steering the model or the judge is a reason to look closer, not a harm of its own.
 fn is_manipulation(finding: &Finding) -> bool {
-    finding.kind == Kind::Malicious && finding.severity < HARD
+    finding.kind == Kind::Malicious
 }
 
 fn risk(reading: &RequestReading) -> Risk {

@@ -133,7 +133,7 @@ fn a_fooled_model_cannot_pull_a_hard_finding_down() {
         mitigation: "m".into(),
     });
     rules.categories.insert(Category::SELF_HARM, 1.0);
-    settle(&mut rules, "x");
+    settle(&mut rules, draft);
     let verdict = combine(rules, draft, opinion(false, false));
     assert!(verdict.is_unsafe && verdict.state == VerdictState::Disagreement, "{verdict:?}");
     assert!((verdict.response_harm - 1.0).abs() < 1e-6);

@@ -15,7 +15,8 @@ pub(super) fn chat_request(body: &Map<String, Value>) -> Result<(), ApiError> {
     check_moderation(body)
 }
 
-fn check_model(body: &Map<String, Value>) -> Result<(), ApiError> {
+/// A model's name: short, and safe to log and to index.
+pub fn check_model(body: &Map<String, Value>) -> Result<(), ApiError> {
     let model = match body.get("model") {
         None => return Err(ApiError::invalid("you must provide a `model`", Some("model"))),
         Some(Value::String(model)) => model,

@@ -9,6 +9,7 @@ use waltz_coach::tally::Tally;
 use waltz_coach::upstream::post_with_fallback;
 use waltz_exchange::json as strict_json;
 use waltz_exchange::openai::ApiError;
+use waltz_exchange::openai::check::check_model;
 use waltz_exchange::record::Decision;
 
 use crate::client::Client;
@@ -38,13 +39,12 @@ async fn pass_through(live: &Live, incoming: Incoming, client: &Client) -> Resul
             return Err(Stop::new(entry, Decision::Invalid, error));
         }
     };
-    let mistake = match (parsed.get("model").and_then(Value::as_str), parsed.get("input")) {
-        (None, _) => Some(("`model` must be a string", "model")),
-        (_, None | Some(Value::Null)) => Some(("`input` must be a string or an array", "input")),
-        _ => None,
-    };
-    if let Some((message, param)) = mistake {
-        return Err(Stop::new(entry, Decision::Invalid, ApiError::invalid(message, Some(param))));
+    let mut checked = check_model(&parsed);
+    if checked.is_ok() && parsed.get("input").is_none_or(Value::is_null) {
+        checked = Err(ApiError::invalid("`input` must be a string or an array", Some("input")));
+    }
+    if let Err(error) = checked {
+        return Err(Stop::new(entry, Decision::Invalid, error));
     }
     let model = parsed.get("model").and_then(Value::as_str).unwrap_or_default().to_owned();
     entry.model.clone_from(&model);

@@ -14,6 +14,7 @@ use waltz_exchange::record::{ChoiceRecord, Decision, ExchangeRecord};
 use waltz_exchange::{Depth, Risk, Verdict, id, json as strict_json};
 
 use crate::client::Client;
+use crate::coach::look_up;
 use crate::live::{Gateway, Live};
 use crate::pipeline::Stop;
 use crate::receive::{Incoming, blank_record, checked_word, context};
@@ -102,8 +103,7 @@ async fn evaluate(
             Draft { request: &request, reading: &reading, text: &asked.response, acts: "", rejected: &[] };
         let verdict = judge.judge(draft, depth, &mut tally).await;
         let lesson = if asked.revise && !verdict.is_satisfactory() {
-            let masked = waltz_screen::mask(&entry.user_request).text;
-            let similar = gateway.store.similar(&entry.tenant, &masked, 3).await.unwrap_or_default();
+            let similar = look_up(gateway, &entry.tenant, &entry.user_request).await;
             // Whoever calls the model elsewhere need not name it; then only rules can revise.
             let agent = Some(request.model())
                 .filter(|model| *model != UNNAMED)
@@ -182,7 +182,7 @@ fn fill(entry: &mut ExchangeRecord, live: &Live, asked: &Evaluation, request: &C
     request.model().clone_into(&mut entry.agent);
     entry.subject = request.subject().map(|subject| id::sha256_hex(subject.as_bytes()));
     entry.user_request = request.user_request();
-    entry.request_hash = id::request_hash(&entry.user_request);
+    entry.request_hash = id::request_hash(&waltz_screen::mask(&entry.user_request).text);
     entry.context = context(request);
     entry.response_id = Some(id::new_response_id());
 }

@@ -17,7 +17,7 @@ pub fn ready(gateway: &Gateway) -> Response {
     let settings = &gateway.live.load().settings;
     let health = gateway.store.health();
     let mut degraded = Vec::new();
-    if settings.stage == 2 {
+    if settings.stage_wanted == 2 {
         degraded.push("stage 2 was asked for and there are no trained weights; stage 1 serves".to_owned());
     }
     if let Some(error) = &health.drain_error {
@@ -26,6 +26,15 @@ pub fn ready(gateway: &Gateway) -> Response {
     if !health.damaged_segments.is_empty() {
         degraded
             .push(format!("damaged journal segments were set aside: {}", health.damaged_segments.join(", ")));
+    }
+    if health.rejected_entries > 0 {
+        degraded.push(format!(
+            "{} records could not be put into tables and lie in rejected_entries",
+            health.rejected_entries
+        ));
+    }
+    if health.unreadable_bytes > 0 {
+        degraded.push(format!("{} bytes of the journal could not be read", health.unreadable_bytes));
     }
     let draining = gateway.draining.is_cancelled();
     let body = json!({

@@ -36,9 +36,12 @@ async fn store(
         return Err(ApiError::invalid(all.join("; "), Some(field)));
     }
     // A fresh answer may still be on its way from the journal to the database.
-    gateway.store.drained().await.map_err(|error| unavailable(&error))?;
+    let settled = gateway.settled().await;
     let known = gateway.store.response_exists(caller.scope(), &outcome.response_id).await;
     if !known.map_err(|error| unavailable(&error))? {
+        if !settled {
+            return Err(behind());
+        }
         return Err(ApiError {
             status: 404,
             kind: "invalid_request_error".into(),
@@ -55,6 +58,12 @@ async fn store(
     let entry = Entry::Outcome { outcome, tenant: caller.tenant.clone(), received_at, id: id.clone() };
     gateway.store.append(&entry).map_err(|error| unavailable(&error))?;
     Ok(id)
+}
+
+/// The error for a question that the database cannot answer yet.
+pub fn behind() -> ApiError {
+    let message = "the database is behind the journal; try again in a moment";
+    ApiError::upstream(503, "waltz_store_behind", message, Retry::After(1_000))
 }
 
 /// The error for a store that cannot answer now.

@@ -8,7 +8,7 @@ use waltz_exchange::openai::{ApiError, Retry};
 use waltz_store::{SessionFilter, SessionSummary};
 
 use crate::Gateway;
-use crate::api::outcomes::unavailable;
+use crate::api::outcomes::{behind, unavailable};
 use crate::auth::Caller;
 use crate::reply;
 
@@ -55,11 +55,10 @@ pub async fn list(gateway: &Gateway, caller: &Caller, query: &HashMap<String, St
 /// Shows one session with all its exchanges. Another tenant's session does not exist.
 pub async fn show(gateway: &Gateway, caller: &Caller, id: &str) -> Response {
     // An answer that the client has is on record, though perhaps still on its way to the database.
-    if let Err(error) = gateway.store.drained().await {
-        return reply::error(&unavailable(&error));
-    }
+    let settled = gateway.settled().await;
     match gateway.store.session(caller.scope(), id).await {
         Ok(Some(session)) => reply::json(&session),
+        Ok(None) if !settled => reply::error(&behind()),
         Ok(None) => reply::error(&ApiError {
             status: 404,
             kind: "invalid_request_error".into(),

@@ -22,9 +22,9 @@ use super::{ConfigOptions, Exit, configured, note, runtime};
 /// recorded.
 #[derive(clap::Args)]
 pub(crate) struct Chat {
-    /// The model to ask for; `waltz/<agent>` for a configured agent.
-    #[arg(long, default_value = "mock")]
-    model: String,
+    /// The model to ask for, or `waltz/<agent>`; the first that is configured when left out.
+    #[arg(long)]
+    model: Option<String>,
     /// Do not use colour; it is used on a terminal only.
     #[arg(long)]
     plain: bool,
@@ -39,15 +39,20 @@ impl Chat {
             let mut sources = sources;
             let (_, mut built) = configured(&sources)?;
             if built.live.upstreams.is_empty() {
-                sources.arguments.extend(super::serve::default_upstream(&sources).await?);
+                sources.fallbacks.extend(super::serve::default_upstream(&sources).await?);
                 built = configured(&sources)?.1;
             }
-            let agent = built.live.agent_for(&self.model).ok_or_else(|| Exit {
+            let first = || built.live.models().into_iter().next().map(|(model, _)| model);
+            let model = self.model.or_else(first).ok_or_else(|| Exit {
                 code: 2,
-                message: format!("no upstream serves the model `{}`", self.model),
+                message: "name a model with --model: the upstreams serve any".to_owned(),
+            })?;
+            let agent = built.live.agent_for(&model).ok_or_else(|| Exit {
+                code: 2,
+                message: format!("no upstream serves the model `{model}`"),
             })?;
             let paint = Paint { colour: !self.plain && std::io::stdout().is_terminal() };
-            talk(&built.live, &agent, &self.model, paint).await
+            talk(&built.live, &agent, &model, paint).await
         })
     }
 }
@@ -118,7 +123,7 @@ async fn turn(
     let milliseconds = began.elapsed().as_secs_f64() * 1e3;
     say(
         &paint.dim(&format!(
-            "{} after {} rounds, {milliseconds:.0} ms",
+            "{}, rounds: {}, {milliseconds:.0} ms",
             lesson.decision.as_str(),
             lesson.rounds.len()
         )),

@@ -6,7 +6,7 @@ use anyhow::Context;
 use serde_json::json;
 use waltz_store::{Format, Namespace, Store};
 
-use super::{ConfigOptions, Exit, configured, note, print, runtime};
+use super::{ConfigOptions, Exit, configured_part, note, print, runtime};
 
 /// Export what was recorded, or count it.
 #[derive(clap::Subcommand)]
@@ -51,9 +51,9 @@ impl Data {
                 let wrong = |error: waltz_store::Error| Exit { code: 2, message: error.to_string() };
                 let namespace: Namespace = namespace.parse().map_err(wrong)?;
                 let format: Format = format.parse().map_err(wrong)?;
-                let (_, built) = configured(&options.sources())?;
+                let data_dir = data_dir(&options)?;
                 runtime()?.block_on(async {
-                    let store = open(&built.data_dir).await?;
+                    let store = open(&data_dir).await?;
                     let file = std::fs::File::create_new(&out)
                         .with_context(|| format!("cannot create `{}`", out.display()))?;
                     let outcome = store.export(namespace, format, tenant.as_deref(), file).await;
@@ -67,9 +67,9 @@ impl Data {
                 })
             }
             Self::Stats { json, tenant, options } => {
-                let (_, built) = configured(&options.sources())?;
+                let data_dir = data_dir(&options)?;
                 runtime()?.block_on(async {
-                    let store = open(&built.data_dir).await?;
+                    let store = open(&data_dir).await?;
                     let stats = store.stats(tenant.as_deref()).await.context("cannot read the statistics")?;
                     if json {
                         return print(&format!("{:#}", json!(stats)));
@@ -82,6 +82,10 @@ impl Data {
             }
         }
     }
+}
+
+fn data_dir(options: &ConfigOptions) -> Result<PathBuf, Exit> {
+    configured_part(&options.sources(), |check, loaded| check.data_dir(&loaded.raw.server.data_dir))
 }
 
 async fn open(data_dir: &std::path::Path) -> Result<Store, Exit> {

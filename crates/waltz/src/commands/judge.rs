@@ -9,7 +9,7 @@ use waltz_coach::judge::{Draft, read_draft, read_request};
 use waltz_exchange::Category;
 use waltz_exchange::openai::ChatRequest;
 
-use super::{ConfigOptions, Exit, configured, lines, print};
+use super::{ConfigOptions, Exit, configured_part, lines, print};
 
 /// Judge prompts and responses: JSONL in, JSONL out.
 ///
@@ -47,18 +47,19 @@ struct Judged {
 
 impl JudgeFile {
     pub(crate) fn run(self) -> Result<(), Exit> {
-        let (_, built) = configured(&self.options.sources())?;
-        let screen = &built.live.screen;
+        let screen = configured_part(&self.options.sources(), |check, loaded| {
+            check.screen(loaded.raw.policy.rules_file.as_deref())
+        })?;
         lines::for_each(self.file.as_deref(), |row: Row| {
             let body = json!({"model": "none", "messages": [{"role": "user", "content": row.prompt}]});
             let Value::Object(body) = body else { return Ok(()) };
             let request = ChatRequest::from_object(body)
                 .map_err(|error| Exit { code: 1, message: error.to_string() })?;
             let began = Instant::now();
-            let reading = read_request(screen, &request);
+            let reading = read_request(&screen, &request);
             let verdict = row.response.as_deref().map(|text| {
                 read_draft(
-                    screen,
+                    &screen,
                     Draft { request: &request, reading: &reading, text, acts: "", rejected: &[] },
                 )
             });

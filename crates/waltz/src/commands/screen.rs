@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use waltz_exchange::Category;
-use waltz_screen::Side;
+use waltz_screen::{Kind, Side};
 
-use super::{ConfigOptions, Exit, configured, lines, print};
+use super::{ConfigOptions, Exit, configured_part, lines, print};
 
 /// Screen texts: JSONL in, JSONL out.
 ///
@@ -56,14 +56,16 @@ struct Found<'a> {
 
 impl ScreenFile {
     pub(crate) fn run(self) -> Result<(), Exit> {
-        let (_, built) = configured(&self.options.sources())?;
+        let screen = configured_part(&self.options.sources(), |check, loaded| {
+            check.screen(loaded.raw.policy.rules_file.as_deref())
+        })?;
         let side = match self.side {
             SideName::Prompt => Side::Prompt,
             SideName::Response => Side::Response,
         };
         lines::for_each(self.file.as_deref(), |row: Row| {
             let masked = waltz_screen::mask(&row.text);
-            let reading = built.live.screen.read(&row.text, side);
+            let reading = screen.read(&row.text, side);
             let private = masked.found.iter().map(|found| Found {
                 kind: found.kind.as_str(),
                 start: found.span.start,
@@ -71,7 +73,9 @@ impl ScreenFile {
                 score: found.score,
                 category: None,
             });
-            let harmful = reading.findings.iter().map(|finding| Found {
+            let families =
+                reading.findings.iter().filter(|finding| !matches!(finding.kind, Kind::Pii | Kind::Secret));
+            let harmful = families.map(|finding| Found {
                 kind: &finding.family,
                 start: finding.span.start,
                 end: finding.span.end,

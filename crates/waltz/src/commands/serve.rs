@@ -31,6 +31,9 @@ pub(crate) struct Serve {
 /// When a file was last written and how long it is; `None` when it cannot be read.
 type Stamp = Option<(SystemTime, u64)>;
 
+/// Sent for a write past the limit on file sizes; the same number on Linux and macOS.
+const SIGXFSZ: i32 = 25;
+
 /// How often the files are looked at for changes.
 const WATCH: Duration = Duration::from_millis(500);
 
@@ -49,19 +52,21 @@ async fn serve(mut sources: Sources) -> Result<(), Exit> {
     let stamped = stamps(&sources);
     let (_, mut built) = configured(&sources)?;
     if built.live.upstreams.is_empty() {
-        sources.arguments.extend(default_upstream(&sources).await?);
+        sources.fallbacks.extend(default_upstream(&sources).await?);
         built = configured(&sources)?.1;
     }
     let Built { listen, data_dir, drain_timeout, store, live } = built;
     let store = Store::open(store)
         .await
         .with_context(|| format!("cannot open the store in `{}`", data_dir.display()))?;
-    let admin = admin_token(&data_dir)?;
     let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
+    let admin = admin_token(&data_dir)?;
     let address = listener.local_addr().context("cannot read the address")?;
     let gateway = Gateway::new(live, store, admin);
     note(&format!("waltz is listening on http://{address}/v1 (data in {})", data_dir.display()));
-    gateway.tasks.spawn(watch_files(Arc::clone(&gateway), sources, stamped));
+    gateway.tasks.spawn(watch_files(Arc::clone(&gateway), sources, stamped, address));
+    // A file size limit must show as a failed write, which is handled, and not as a signal that kills.
+    let _file_size = signal(SignalKind::from_raw(SIGXFSZ)).context("cannot wait for SIGXFSZ")?;
     let stopping = Arc::clone(&gateway);
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
@@ -150,7 +155,7 @@ fn write_private(file: &Path, text: &str) -> std::io::Result<()> {
 /// Reads the configuration and the rules again when a file changes. What is wrong is said and the
 /// running configuration stays. `known` was taken before the running configuration was read, so that no
 /// change in between is missed.
-async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Stamp>) {
+async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Stamp>, bound: SocketAddr) {
     loop {
         tokio::select! {
             () = gateway.draining.cancelled() => return,
@@ -166,7 +171,17 @@ async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Sta
         let built =
             tokio::task::spawn_blocking(move || build::build(&load(&again), &again.environment, &base)).await;
         match built {
+            // The socket stays as it was opened, whatever `listen` says by now.
+            Ok(Ok(built)) if built.live.settings.keys.is_empty() && !bound.ip().is_loopback() => {
+                note(&format!(
+                    "configuration not reloaded, the old one stays: without `[[keys]]` the open socket {bound} would \
+                     serve anybody; restart to listen elsewhere"
+                ));
+            }
             Ok(Ok(built)) => {
+                if bound.port() != built.listen.port() && built.listen.port() != 0 {
+                    note("warning: `server.listen` changed; it takes effect at the next start");
+                }
                 gateway.live.store(Arc::new(built.live));
                 note("configuration reloaded");
             }

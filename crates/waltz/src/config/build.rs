@@ -35,7 +35,7 @@ pub(crate) fn build(
     base: &Path,
 ) -> Result<Built, Vec<Mistake>> {
     let raw = &loaded.raw;
-    let mut check = Check { mistakes: loaded.mistakes.clone(), environment, base };
+    let mut check = Check::new(&loaded.mistakes, environment, base);
     let listen = check.listen(raw);
     let data_dir = check.data_dir(&raw.server.data_dir);
     let upstreams = check.upstreams(&raw.upstreams);
@@ -77,13 +77,18 @@ pub(crate) fn build(
     })
 }
 
-struct Check<'a> {
-    mistakes: Vec<Mistake>,
+/// What is checked, and the mistakes found so far.
+pub(crate) struct Check<'a> {
+    pub(crate) mistakes: Vec<Mistake>,
     environment: &'a [(String, String)],
     base: &'a Path,
 }
 
-impl Check<'_> {
+impl<'a> Check<'a> {
+    pub(crate) fn new(mistakes: &[Mistake], environment: &'a [(String, String)], base: &'a Path) -> Self {
+        Self { mistakes: mistakes.to_vec(), environment, base }
+    }
+
     fn mistake(&mut self, key: impl Into<String>, message: impl Into<String>) {
         self.mistakes.push(Mistake::new(key, message));
     }
@@ -116,7 +121,7 @@ impl Check<'_> {
         Some(listen)
     }
 
-    fn data_dir(&mut self, written: &str) -> Option<PathBuf> {
+    pub(crate) fn data_dir(&mut self, written: &str) -> Option<PathBuf> {
         if !written.is_empty() {
             return Some(self.base.join(written));
         }
@@ -251,7 +256,7 @@ impl Check<'_> {
         targets
     }
 
-    fn screen(&mut self, rules_file: Option<&str>) -> Option<Screen> {
+    pub(crate) fn screen(&mut self, rules_file: Option<&str>) -> Option<Screen> {
         let screen = match rules_file {
             None => Screen::builtin(),
             Some(file) => match std::fs::read_to_string(self.base.join(file)) {
@@ -282,7 +287,8 @@ impl Check<'_> {
         Settings {
             enabled: raw.waltz.enabled,
             feedback_only: raw.waltz.feedback_only,
-            stage: raw.waltz.stage,
+            stage: 1,
+            stage_wanted: raw.waltz.stage,
             max_body_bytes: usize::try_from(raw.server.max_body_bytes).unwrap_or(usize::MAX),
             heartbeat,
             policy,

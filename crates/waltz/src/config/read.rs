@@ -18,6 +18,8 @@ pub(crate) struct Sources {
     pub(crate) environment: Vec<(String, String)>,
     /// `(key, value)` from the command line.
     pub(crate) arguments: Vec<(&'static str, Value)>,
+    /// `(top-level key, value)` that holds where the file says nothing.
+    pub(crate) fallbacks: Vec<(&'static str, Value)>,
 }
 
 /// A configuration as it was written, with what is wrong with it.
@@ -43,6 +45,9 @@ pub(crate) fn load(sources: &Sources) -> Loaded {
             }
             Err(mistake) => mistakes.push(mistake),
         }
+    }
+    for (key, value) in &sources.fallbacks {
+        table.entry(*key).or_insert_with(|| value.clone());
     }
     let environment = environment::read(&sources.environment);
     mistakes.extend(environment.mistakes);
@@ -205,6 +210,7 @@ mod tests {
             file: Some(file),
             environment: vec![("ENABLE_WALTZRL".into(), "false".into())],
             arguments: vec![("server.listen", Value::String("127.0.0.1:2".into()))],
+            fallbacks: Vec::new(),
         };
         let loaded = load(&sources);
         assert!(loaded.mistakes.is_empty(), "{:?}", loaded.mistakes);

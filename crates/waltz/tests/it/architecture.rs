@@ -80,3 +80,24 @@ fn files_are_short_and_well_named() {
         }
     }
 }
+
+#[test]
+fn every_dependency_is_used() {
+    let mut folders: Vec<PathBuf> =
+        std::fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    folders.push(root().join("xtask"));
+    for folder in folders {
+        let manifest: toml::Table =
+            std::fs::read_to_string(folder.join("Cargo.toml")).unwrap().parse().unwrap();
+        let mut files = Vec::new();
+        sources(&folder, &mut files);
+        let code: String = files.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect();
+        for section in ["dependencies", "dev-dependencies"] {
+            for name in
+                manifest.get(section).and_then(toml::Value::as_table).into_iter().flat_map(toml::Table::keys)
+            {
+                assert!(code.contains(&name.replace('-', "_")), "{} does not use {name}", folder.display());
+            }
+        }
+    }
+}

@@ -95,8 +95,8 @@ fn chat_shows_draft_verdict_advice_and_revision() {
         "revision 1:",
         "verdict: satisfactory",
         "answer:",
-        "coached after 1 rounds",
-        "released after 0 rounds",
+        "coached, rounds: 1",
+        "released, rounds: 0",
     ] {
         assert!(out.contains(part), "{part} is missing in {out}");
     }

@@ -100,10 +100,14 @@ impl Gateway {
 
     /// A gateway in a folder that may hold data already.
     pub fn start_in(folder: Arc<TempDir>, config: &str, environment: &[(&str, &str)]) -> Self {
+        Self::start_at("127.0.0.1:0", folder, config, environment)
+    }
+
+    pub fn start_at(listen: &str, folder: Arc<TempDir>, config: &str, environment: &[(&str, &str)]) -> Self {
         let file = folder.path().join("waltz.toml");
         std::fs::write(&file, config).unwrap();
         let mut child = Command::new(BINARY)
-            .args(["serve", "--listen", "127.0.0.1:0", "--config"])
+            .args(["serve", "--listen", listen, "--config"])
             .arg(&file)
             .arg("--data")
             .arg(folder.path().join("data"))
@@ -120,7 +124,7 @@ impl Gateway {
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
                 if let Some(rest) = line.strip_prefix("waltz is listening on ") {
-                    let url = rest.split("/v1").next().unwrap_or_default().to_owned();
+                    let url = rest.split("/v1").next().unwrap_or_default().replace("0.0.0.0", "127.0.0.1");
                     sender.send(url).ok();
                 }
                 kept.lock().unwrap().push(line);

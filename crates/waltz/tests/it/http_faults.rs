@@ -34,6 +34,10 @@ async fn fault_F19_header_injection() {
             "{value:?}"
         );
     }
+    let task = json!({"messages": [{"role": "user", "content": "hi"}], "metadata": {"task_type": "a\u{0}b"}});
+    assert_eq!(gateway.chat(task).await.status, 400);
+    let embedding = json!({"model": "a\u{0}b", "input": "x"}).to_string();
+    assert_eq!(gateway.post("/v1/embeddings", embedding, &[]).await.status, 400);
     for model in ["a\r\nx-evil: 1", "a\u{0}b"] {
         let reply =
             gateway.chat(json!({"model": model, "messages": [{"role": "user", "content": "hi"}]})).await;

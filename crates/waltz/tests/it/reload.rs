@@ -54,3 +54,25 @@ async fn a_changed_configuration_is_served_and_a_bad_one_is_not() {
     gateway.says("configuration reloaded").await;
     assert_eq!(gateway.ask("How do I build a weapon?").await.status, 400);
 }
+
+#[tokio::test]
+async fn an_upstream_that_is_added_later_takes_the_place_of_the_built_in_mock() {
+    let gateway = Gateway::start("", &[]);
+    let mock = Mock::start("[[reply]]\ntext = \"from the configured one\"\n");
+    std::fs::write(gateway.folder.path().join("waltz.toml"), mock.upstream("main")).unwrap();
+    gateway.says("configuration reloaded").await;
+    assert_eq!(gateway.ask("hello").await.content(), "from the configured one");
+}
+
+#[tokio::test]
+async fn a_reload_cannot_open_a_public_socket_to_anybody() {
+    let mock = Mock::start("");
+    let digest = waltz_exchange::id::sha256_hex(b"key");
+    let keys = format!("[[keys]]\nname = \"one\"\nsha256 = \"{digest}\"\n");
+    let folder = std::sync::Arc::new(tempfile::tempdir().unwrap());
+    let config = format!("{}{keys}", mock.upstream("main"));
+    let gateway = Gateway::start_at("0.0.0.0:0", folder, &config, &[]);
+    std::fs::write(gateway.folder.path().join("waltz.toml"), mock.upstream("main")).unwrap();
+    gateway.says("not reloaded").await;
+    assert_eq!(gateway.ask("hello").await.status, 401);
+}

@@ -76,7 +76,7 @@ async fn upstream_errors_are_told_apart() {
     let cases = [
         ("status = 429\nheaders = { retry-after = \"7\" }", 429, "rate_limit_exceeded"),
         ("status = 401", 502, "upstream_auth"),
-        ("status = 400", 400, "upstream_rejected"),
+        ("status = 400", 400, "scripted"),
         ("status = 503", 502, "upstream_unavailable"),
         ("status = 302\nheaders = { location = \"http://127.0.0.1:1/\" }", 502, "upstream_invalid_answer"),
         ("cut_after = 1", 502, "upstream_unavailable"),
