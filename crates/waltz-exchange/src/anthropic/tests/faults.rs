@@ -5,6 +5,9 @@ use serde_json::json;
 use super::*;
 use crate::openai::answer::AnswerError;
 
+/// One way to spoil a request.
+type Change = Box<dyn Fn(&mut Value)>;
+
 fn refused(change: impl Fn(&mut Value)) -> (String, String) {
     let mut body = json!({
         "model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": [{"type": "text", "text": "a"}]}],
@@ -18,7 +21,7 @@ fn refused(change: impl Fn(&mut Value)) -> (String, String) {
 #[test]
 fn every_bad_field_is_named() {
     let blocks = |block: Value| move |body: &mut Value| body["messages"][0]["content"][0] = block.clone();
-    let cases: Vec<(&str, Box<dyn Fn(&mut Value)>)> = vec![
+    let cases: Vec<(&str, Change)> = vec![
         ("model", Box::new(|body| body["model"] = json!(null))),
         ("max_tokens", Box::new(|body| drop(body.as_object_mut().unwrap().shift_remove("max_tokens")))),
         ("max_tokens", Box::new(|body| body["max_tokens"] = json!(0))),

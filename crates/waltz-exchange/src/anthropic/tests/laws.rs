@@ -44,11 +44,14 @@ fn chat_message() -> impl Strategy<Value = Value> {
 }
 
 /// Every text, image, call and result of a conversation with its speaker, in order; instructions first,
-/// because Anthropic keeps them apart.
+/// because Anthropic keeps them apart, and the calls of a turn after its texts, as in the chat form.
 fn told(request: &ChatRequest) -> Vec<(String, Value)> {
-    let (mut instructions, mut rest) = (Vec::new(), Vec::new());
+    let (mut instructions, mut rest, mut calls) = (Vec::new(), Vec::new(), Vec::new());
     for message in request.messages() {
         let role = message["role"].as_str().unwrap().to_owned();
+        if role == "user" || role == "tool" {
+            rest.append(&mut calls);
+        }
         let found = if role == "system" { &mut instructions } else { &mut rest };
         match &message["content"] {
             Value::Array(parts) => {
@@ -62,10 +65,11 @@ fn told(request: &ChatRequest) -> Vec<(String, Value)> {
             }
         }
         for call in message["tool_calls"].as_array().into_iter().flatten() {
-            found.push((role.clone(), call.clone()));
+            calls.push((role.clone(), call.clone()));
         }
     }
     instructions.extend(rest);
+    instructions.extend(calls);
     // A message with one text may come back as a part of a longer one.
     for (_, value) in &mut instructions {
         if value.as_array().is_some_and(|parts| parts[1].is_null()) {
