@@ -12,7 +12,7 @@ use crate::openai::answer::AnswerError;
 use crate::openai::{Answer, Choice};
 
 /// The fields that waltz adds to an answer; they stand on the message under the same names.
-const ADDED_FIELDS: [&str; 2] = ["waltz", "moderation"];
+pub(super) const ADDED_FIELDS: [&str; 2] = ["waltz", "moderation"];
 
 /// The answer as a message. A message has one choice: the first.
 pub fn to_message(answer: &Answer) -> Value {

@@ -59,13 +59,18 @@ pub(super) fn message_start(mut message: Value) -> Frame {
     Frame { name: "message_start", data: json!({"type": "message_start", "message": message}) }
 }
 
-/// The event that tells why the message ended and what it cost. The counts are totals.
+/// The event that tells why the message ended, what it cost, and what waltz adds. The counts are totals.
 pub(super) fn message_delta(message: &Value) -> Frame {
-    let data = json!({
+    let mut data = json!({
         "type": "message_delta",
         "delta": {"stop_reason": message["stop_reason"], "stop_sequence": message["stop_sequence"]},
         "usage": message["usage"],
     });
+    for name in answer::ADDED_FIELDS {
+        if let Some(value) = message.get(name) {
+            data[name] = value.clone();
+        }
+    }
     Frame { name: "message_delta", data }
 }
 
