@@ -4,6 +4,7 @@
 //! Nothing here does I/O, reads a clock or draws a random number except the two functions in
 //! [`id`] that make new identifiers.
 
+pub mod anthropic;
 pub mod category;
 pub mod id;
 pub mod json;
