@@ -31,6 +31,9 @@ pub const OVER_REFUSAL_ADVICE: &str = "The request is harmless and your draft tu
 pub const NOT_CHECKED: &str = "I can't give an answer right now, because it could not be checked. Please try again \
     in a moment.";
 
+/// What ends a stream that turned harmful after its beginning was sent.
+pub const STOPPED: &str = "\n\nI'll stop here, because I can't continue this safely.";
+
 /// What the client gets instead of a refusal text of its own when a prompt is blocked.
 pub const BLOCKED_PROMPT: &str = "The request was declined by the operator's policy before it reached a model. \
     Rephrase it, or ask the operator which uses are allowed.";

@@ -82,6 +82,8 @@ pub enum Decision {
     Coached,
     /// A last-resort reply or a refusal was sent.
     Refused,
+    /// A stream was ended at a harmful window; what was sent before stays sent.
+    Stopped,
     /// waltz was switched off or only annotates.
     Passthrough,
     /// The judge could not do its work; the failure policy answered.
@@ -105,6 +107,7 @@ impl Decision {
             Self::Released => "released",
             Self::Coached => "coached",
             Self::Refused => "refused",
+            Self::Stopped => "stopped",
             Self::Passthrough => "passthrough",
             Self::Degraded => "degraded",
             Self::Blocked => "blocked",
@@ -127,6 +130,12 @@ pub struct Scanned {
     pub windows: usize,
     /// Bytes of the answer and its revisions that were read.
     pub answer_bytes: usize,
+    /// How the answer was released: `whole`, `paragraph`, `sentence`, or `unread`.
+    #[serde(default)]
+    pub release: String,
+    /// The whole text turned out harmful after its windows had passed one by one.
+    #[serde(default)]
+    pub late_violation: bool,
 }
 
 /// One choice: its draft and everything that coaching made of it.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 use waltz_exchange::sse;
 
 /// The head of a reply.
@@ -17,9 +18,14 @@ pub enum Head {
     Stream(HeaderMap),
 }
 
-/// The client hung up.
+/// Why an exchange cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gone;
+pub enum Interrupted {
+    /// The client hung up.
+    Gone,
+    /// The gateway must stop, and the time for open exchanges is over.
+    Stopping,
+}
 
 /// The exchange's end of the line.
 #[derive(Debug)]
@@ -28,6 +34,7 @@ pub struct Client {
     frames: mpsc::Sender<Bytes>,
     heartbeat: Duration,
     streaming: bool,
+    stopping: CancellationToken,
 }
 
 /// The HTTP handler's end of the line.
@@ -40,11 +47,11 @@ pub struct Line {
 }
 
 /// A new line. The frame queue is bounded: a slow reader slows its own upstream and nobody else.
-pub fn line(heartbeat: Duration) -> (Client, Line) {
+pub fn line(heartbeat: Duration, stopping: CancellationToken) -> (Client, Line) {
     let (head_sender, head) = oneshot::channel();
     let (frame_sender, frames) = mpsc::channel(64);
     (
-        Client { head: Some(head_sender), frames: frame_sender, heartbeat, streaming: false },
+        Client { head: Some(head_sender), frames: frame_sender, heartbeat, streaming: false, stopping },
         Line { head, frames },
     )
 }
@@ -56,29 +63,29 @@ impl Client {
     }
 
     /// Begins a stream. A comment goes out with the head, so that the client sees a first byte at once.
-    pub async fn begin_stream(&mut self, headers: HeaderMap) -> Result<(), Gone> {
+    pub async fn begin_stream(&mut self, headers: HeaderMap) -> Result<(), Interrupted> {
         let Some(head) = self.head.take() else { return Ok(()) };
-        head.send(Head::Stream(headers)).map_err(|_| Gone)?;
+        head.send(Head::Stream(headers)).map_err(|_| Interrupted::Gone)?;
         self.streaming = true;
         self.frame(Bytes::from_static(sse::HOLD.as_bytes())).await
     }
 
     /// Sends a frame of a stream.
-    pub async fn frame(&self, frame: Bytes) -> Result<(), Gone> {
-        self.frames.send(frame).await.map_err(|_| Gone)
+    pub async fn frame(&self, frame: Bytes) -> Result<(), Interrupted> {
+        self.frames.send(frame).await.map_err(|_| Interrupted::Gone)
     }
 
     /// Sends a whole reply.
-    pub fn whole(&mut self, status: StatusCode, headers: HeaderMap, body: Bytes) -> Result<(), Gone> {
+    pub fn whole(&mut self, status: StatusCode, headers: HeaderMap, body: Bytes) -> Result<(), Interrupted> {
         match self.head.take() {
-            Some(head) => head.send(Head::Whole(status, headers, body)).map_err(|_| Gone),
+            Some(head) => head.send(Head::Whole(status, headers, body)).map_err(|_| Interrupted::Gone),
             None => Ok(()),
         }
     }
 
-    /// Waits for work while the client waits: ends early when the client hangs up, and sends a comment
-    /// every so often when a stream has begun.
-    pub async fn hold<T>(&self, work: impl Future<Output = T>) -> Result<T, Gone> {
+    /// Waits for work while the client waits: ends early when the client hangs up or the gateway must stop,
+    /// and sends a comment every so often when a stream has begun.
+    pub async fn hold<T>(&self, work: impl Future<Output = T>) -> Result<T, Interrupted> {
         let begin = tokio::time::Instant::now() + self.heartbeat;
         let mut beat = tokio::time::interval_at(begin, self.heartbeat);
         tokio::pin!(work);
@@ -86,7 +93,8 @@ impl Client {
             tokio::select! {
                 biased;
                 done = &mut work => return Ok(done),
-                () = self.frames.closed() => return Err(Gone),
+                () = self.frames.closed() => return Err(Interrupted::Gone),
+                () = self.stopping.cancelled() => return Err(Interrupted::Stopping),
                 _ = beat.tick(), if self.streaming => {
                     // A full queue means that the client has enough to read; no comment is needed then.
                     self.frames.try_send(Bytes::from_static(sse::HOLD.as_bytes())).ok();

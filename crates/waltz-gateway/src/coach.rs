@@ -1,7 +1,7 @@
 //! Step 5: drafts that are unsafe or refuse needlessly are coached; where the judge could not do its
 //! work, the failure policy answers.
 
-use waltz_coach::judge::Judge;
+use waltz_coach::judge::{Draft, Judge, read_draft};
 use waltz_coach::rounds::{self, Coach, Pupil};
 use waltz_coach::tally::Tally;
 use waltz_coach::templates;
@@ -10,7 +10,7 @@ use waltz_exchange::record::{ChoiceRecord, Decision};
 use waltz_exchange::{PastCoaching, Verdict};
 
 use crate::Gateway;
-use crate::client::{Client, Gone};
+use crate::client::Client;
 use crate::feedback::{Judged, JudgedChoice, Raw};
 use crate::pipeline::Stop;
 use crate::route::Routed;
@@ -41,14 +41,18 @@ const SIMILAR: usize = 3;
 
 /// Coaches every choice that needs it.
 pub async fn coach(judged: Judged, gateway: &Gateway, client: &Client) -> Result<Coached, Stop> {
-    let Judged { routed, answer, raw, choices, released, tally } = judged;
-    let decision = if routed.may_change { Decision::Released } else { Decision::Passthrough };
+    let Judged { routed, answer, raw, choices, released, stopped, tally } = judged;
+    let decision = match (routed.may_change, stopped) {
+        (_, true) => Decision::Stopped,
+        (true, false) => Decision::Released,
+        (false, false) => Decision::Passthrough,
+    };
     let mut coached = Coached { routed, answer, raw, released, tally, decision, rounds: 0, degraded: None };
     let work = client.hold(coach_choices(&mut coached, choices, gateway)).await;
     coached.routed.received.record.decision = coached.decision;
     coached.routed.received.record.degraded = coached.degraded.map(str::to_owned);
     match work {
-        Err(Gone) => Err(Stop::client_gone(finish_record(coached))),
+        Err(why) => Err(Stop::interrupted(finish_record(coached), why)),
         Ok(()) if coached.degraded.is_some() && coached.routed.received.wishes.error_on_degraded => {
             let reason = coached.degraded.unwrap_or_default();
             let message = format!("the answer could not be checked as the policy wants it: {reason}");
@@ -82,7 +86,9 @@ async fn coach_choices(coached: &mut Coached, choices: Vec<JudgedChoice>, gatewa
         };
         if let Some(verdict) = verdict {
             note_degraded(coached, &verdict);
-            if coached.routed.may_change {
+            if coached.released {
+                conclude_released(coached, position, &verdict, &mut record);
+            } else if coached.routed.may_change {
                 if similar.is_none() && !verdict.is_satisfactory() {
                     let record = &coached.routed.received.record;
                     similar = Some(look_up(gateway, &record.tenant, &record.user_request).await);
@@ -93,6 +99,22 @@ async fn coach_choices(coached: &mut Coached, choices: Vec<JudgedChoice>, gatewa
         }
         record.final_text = coached.answer.choices[position].text();
         coached.routed.received.record.choices.push(record);
+    }
+}
+
+/// A text that went to the client cannot be coached any more; what is known of it is put on record.
+fn conclude_released(coached: &mut Coached, position: usize, verdict: &Verdict, record: &mut ChoiceRecord) {
+    let Coached { routed, answer, decision, .. } = coached;
+    if *decision == Decision::Stopped {
+        let text = answer.choices[position].text();
+        let request = &routed.received.request;
+        let draft = Draft { request, reading: &routed.reading, text: &text, acts: "", rejected: &[] };
+        let settled = read_draft(&routed.live.screen, draft);
+        record.dir_score = waltz_coach::reward::improvement(verdict, &settled);
+        record.final_verdict = Some(settled);
+    } else if verdict.is_unsafe && routed.may_change {
+        routed.received.record.scanned.late_violation = true;
+        tracing::warn!(request_id = %routed.received.record.id, "a stream was found harmful after its release");
     }
 }
 

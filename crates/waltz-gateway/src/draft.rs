@@ -75,7 +75,7 @@ pub async fn draft(routed: Routed, client: &Client) -> Result<Drafted, Stop> {
     match outcome {
         Ok(Ok((body, _))) => Ok(Drafted { windows: Windows::new(body), routed, tally, assessed }),
         Ok(Err(error)) => Err(stop(routed, tally, &error)),
-        Err(_) => Err(Stop::client_gone(with_tally(routed, tally))),
+        Err(why) => Err(Stop::interrupted(with_tally(routed, tally), why)),
     }
 }
 
@@ -118,7 +118,8 @@ pub fn stop(routed: Routed, tally: Tally, error: &CallError) -> Stop {
     Stop::new(with_tally(routed, tally), Decision::Failed, api_error(error))
 }
 
-fn with_tally(routed: Routed, tally: Tally) -> Box<waltz_exchange::ExchangeRecord> {
+/// The record of an exchange that ends here, with what it cost.
+pub fn with_tally(routed: Routed, tally: Tally) -> Box<waltz_exchange::ExchangeRecord> {
     let mut record = routed.received.record;
     record.usage.coaching_tokens = tally.coaching_tokens();
     record.attempts = tally.attempts;

@@ -45,6 +45,8 @@ pub struct Gateway {
     pub tasks: TaskTracker,
     /// Fired when the gateway must stop taking requests.
     pub draining: CancellationToken,
+    /// Fired when the time for open exchanges is over: they end with an error and are recorded.
+    pub stopping: CancellationToken,
     /// Exchanges that could not be recorded.
     pub unrecorded: AtomicU64,
     /// The last exchange could not be recorded; while that is so, nobody is paid for a draft that must not
@@ -61,6 +63,7 @@ impl Gateway {
             admin_sha256,
             tasks: TaskTracker::new(),
             draining: CancellationToken::new(),
+            stopping: CancellationToken::new(),
             unrecorded: AtomicU64::new(0),
             record_failing: AtomicBool::new(false),
         })

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use waltz_exchange::ExchangeRecord;
-use waltz_exchange::openai::ApiError;
+use waltz_exchange::openai::{ApiError, Retry};
 use waltz_exchange::record::Decision;
 
-use crate::client::Client;
+use crate::client::{Client, Interrupted};
 use crate::coach::coach;
 use crate::draft::draft;
 use crate::feedback::feedback;
@@ -39,9 +39,16 @@ impl Stop {
         Self { record, decision, error: Some(Box::new(error)) }
     }
 
-    /// The client hung up.
-    pub fn client_gone(record: Box<ExchangeRecord>) -> Self {
-        Self { record, decision: Decision::ClientGone, error: None }
+    /// The client hung up, or the gateway must stop.
+    pub fn interrupted(record: Box<ExchangeRecord>, why: Interrupted) -> Self {
+        match why {
+            Interrupted::Gone => Self { record, decision: Decision::ClientGone, error: None },
+            Interrupted::Stopping => {
+                let message = "the gateway is shutting down and the answer was not ready in time";
+                let error = ApiError::upstream(503, "shutting_down", message, Retry::After(1_000));
+                Self::new(record, Decision::Failed, error)
+            }
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use waltz_exchange::score::rounded;
 use waltz_exchange::sse;
 
 use crate::api::moderations;
-use crate::client::Client;
+use crate::client::{Client, Interrupted};
 use crate::coach::Coached;
 use crate::feedback::Raw;
 use crate::pipeline::Stop;
@@ -58,7 +58,7 @@ pub async fn respond(coached: Coached, client: &Client) -> Result<Responded, Sto
     record.degraded = degraded.map(str::to_owned);
     record.status = 200;
     // Bytes that came can only be sent on where nothing has to be added to them.
-    if add_usage(&mut answer, tally.revisions) | add_id(&mut answer) {
+    if (add_usage(&mut answer, tally.revisions) | add_id(&mut answer)) && !released {
         raw = Raw::Rewritten;
     }
     record.response_id = answer.id().map(str::to_owned);
@@ -75,9 +75,9 @@ pub async fn respond(coached: Coached, client: &Client) -> Result<Responded, Sto
             (_, None) => Map::new(),
         };
         let include_usage = received.request.include_usage();
-        let frames = if released { Vec::new() } else { frames(&answer, raw, include_usage) };
-        if send(client, &answer, frames, extras).await.is_err() {
-            return Err(Stop::client_gone(record));
+        let frames = frames(&answer, raw, include_usage);
+        if let Err(why) = send(client, &answer, frames, extras).await {
+            return Err(Stop::interrupted(record, why));
         }
         Terminal::Frame(Bytes::from_static(sse::DONE.as_bytes()))
     } else {
@@ -104,8 +104,7 @@ pub fn pending_headers(routed: &Routed) -> HeaderMap {
     let decision = if routed.may_change { "pending" } else { "passthrough" };
     common_headers(&mut headers, record);
     reply::set(&mut headers, "x-waltz-decision", decision);
-    // The draft is read as a whole before its first word is released.
-    reply::set(&mut headers, "x-waltz-window", if routed.may_change { "whole" } else { "none" });
+    reply::set(&mut headers, "x-waltz-window", routed.release.as_str());
     headers
 }
 
@@ -214,7 +213,7 @@ async fn send(
     answer: &Answer,
     frames: Vec<Frame>,
     extras: Map<String, Value>,
-) -> Result<(), crate::client::Gone> {
+) -> Result<(), Interrupted> {
     let extra = (!extras.is_empty()).then(|| {
         let mut chunk = answer.chunk(json!([]), false);
         for (name, value) in extras {

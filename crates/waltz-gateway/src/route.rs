@@ -3,17 +3,19 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use waltz_coach::conversation::SharedAgent;
+use waltz_coach::conversation::{self, ConversationAgent, SharedAgent};
 use waltz_coach::judge::{self, RequestReading, THRESHOLD};
 use waltz_coach::templates;
 use waltz_exchange::openai::{ApiError, ModerationMode, Retry};
 use waltz_exchange::record::Decision;
-use waltz_exchange::{Depth, Level, Verdict};
+use waltz_exchange::{Depth, Level, Risk, Verdict};
+use waltz_screen::Pace;
 
+use crate::feedback::flow::Release;
 use crate::live::Live;
 use crate::pipeline::Stop;
 use crate::receive::Received;
-use crate::settings::InputPolicy;
+use crate::settings::{InputPolicy, StreamPolicy};
 
 /// A request with its agent and its reading.
 pub struct Routed {
@@ -29,6 +31,8 @@ pub struct Routed {
     pub depth: Depth,
     /// The answer may be changed.
     pub may_change: bool,
+    /// How a stream of it is released.
+    pub release: Release,
 }
 
 /// Chooses the agent and reads the request.
@@ -50,7 +54,8 @@ pub fn route(mut received: Received, live: Arc<Live>) -> Result<Routed, Stop> {
     record.depth = depth;
     if depth == Depth::None {
         let reading = RequestReading::default();
-        return Ok(Routed { received, live, agent, reading, depth, may_change: false });
+        let release = Release::Unread;
+        return Ok(Routed { received, live, agent, reading, depth, may_change: false, release });
     }
     let began = Instant::now();
     let reading = judge::read_request(&live.screen, &received.request);
@@ -62,7 +67,25 @@ pub fn route(mut received: Received, live: Arc<Live>) -> Result<Routed, Stop> {
     if may_change && is_blocked(&received, policy.input, &reading) {
         return Err(Stop::new(received.record, Decision::Blocked, input_blocked()));
     }
-    Ok(Routed { received, live, agent, reading, depth, may_change })
+    let release = if may_change { release(&received, &live, &agent, reading.risk) } else { Release::Unread };
+    Ok(Routed { received, live, agent, reading, depth, may_change, release })
+}
+
+/// How a stream of the answer is released. Whatever a client parses or acts upon is read as a whole.
+fn release(received: &Received, live: &Live, agent: &ConversationAgent, risk: Risk) -> Release {
+    let request = &received.request;
+    let blocks = request.moderation().is_some_and(|wish| wish.output == ModerationMode::Block);
+    let acts = !request.tools().is_empty() || request.body().contains_key("functions");
+    let rewritten = live.settings.self_check || conversation::asks_for_assessment(agent, request);
+    let whole = live.settings.policy.stream == StreamPolicy::Whole;
+    if whole || blocks || acts || rewritten || request.is_structured() || request.choice_count() > 1 {
+        return Release::Whole;
+    }
+    match risk {
+        Risk::Low => Release::Windows(Pace::Sentence),
+        Risk::Medium => Release::Windows(Pace::Paragraph),
+        Risk::High => Release::Whole,
+    }
 }
 
 /// The error for a model that nobody serves.

@@ -172,7 +172,7 @@ where
         Err(error) => return reply::error(&error),
     };
     let Admitted { caller, live, headers, request_id } = admitted;
-    let (client, line) = line(live.settings.heartbeat);
+    let (client, line) = line(live.settings.heartbeat, gateway.stopping.clone());
     let incoming = Incoming { request_id, path, at, began, headers, body, caller };
     gateway.tasks.spawn(run(Arc::clone(&gateway), live, incoming, client));
     reply_from(line).await

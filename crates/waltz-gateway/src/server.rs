@@ -15,10 +15,13 @@ use crate::router;
 /// Room for 64 KiB of request headers and the request line, as clients of this interface expect.
 const MAX_HEADER_BYTES: usize = 72 * 1024;
 
+/// How long open exchanges have to say that they end.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+
 const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Serves until `gateway.draining` fires, then finishes what is under way for at most `drain`.
-/// Returns whether everything finished in time.
+/// Serves until `gateway.draining` fires, then finishes what is under way for at most `drain` and ends the
+/// rest with an error. Returns whether every exchange came to its end.
 pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, drain: Duration) -> bool {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
@@ -66,5 +69,11 @@ pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, drain: Duration
         graceful.shutdown().await;
         gateway.tasks.wait().await;
     };
-    tokio::time::timeout(drain, finished).await.is_ok()
+    tokio::pin!(finished);
+    if tokio::time::timeout(drain, &mut finished).await.is_ok() {
+        return true;
+    }
+    // Whatever is still open is told so and recorded, which takes no time worth mentioning.
+    gateway.stopping.cancel();
+    tokio::time::timeout(LAST_WORDS, finished).await.is_ok()
 }

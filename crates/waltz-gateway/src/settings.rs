@@ -45,6 +45,8 @@ pub struct Settings {
 pub struct Policy {
     /// What to do with a prompt that asks for harm.
     pub input: InputPolicy,
+    /// How streams are released.
+    pub stream: StreamPolicy,
     /// The kind of task when nobody says.
     pub default_task_type: String,
     /// Depth of task types that are not safety-critical.
@@ -66,6 +68,15 @@ pub enum InputPolicy {
     Coach,
     /// Refuse before any upstream call.
     Block,
+}
+
+/// How streams are released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamPolicy {
+    /// Window by window where the risk is low, larger windows where it is medium, else as a whole.
+    ByRisk,
+    /// Only once the whole draft was read.
+    Whole,
 }
 
 /// What happens when the judge cannot do its work, per risk.
@@ -160,6 +171,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             input: InputPolicy::Coach,
+            stream: StreamPolicy::ByRisk,
             default_task_type: "user_interaction".to_owned(),
             default_depth: Depth::Flagged,
             critical_depth: Depth::Always,

@@ -16,6 +16,7 @@ mod refusal;
 mod rules;
 mod screen;
 mod secret;
+mod window;
 mod words;
 
 pub use error::{Error, RuleMistake};
@@ -25,3 +26,4 @@ pub use normalise::{Normalised, normalise};
 pub use pii::{Masked, PiiFinding, PiiKind, find_pii, mask};
 pub use rules::Rules;
 pub use screen::Screen;
+pub use window::{Pace, Window};

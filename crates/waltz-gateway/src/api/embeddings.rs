@@ -74,7 +74,7 @@ async fn pass_through(live: &Live, incoming: Incoming, client: &Client) -> Resul
     let waited = call_began.elapsed();
     entry.attempts = tally.attempts;
     let bytes = match outcome {
-        Err(_) => return Err(Stop::client_gone(entry)),
+        Err(why) => return Err(Stop::interrupted(entry, why)),
         Ok(Err(error)) => return Err(Stop::new(entry, Decision::Failed, draft::api_error(&error))),
         Ok(Ok(bytes)) => bytes,
     };

@@ -126,7 +126,10 @@ async fn evaluate(
     let outcome = client.hold(work).await;
     entry.usage.coaching_tokens = tally.coaching_tokens();
     entry.attempts = tally.attempts;
-    let Ok((verdict, lesson)) = outcome else { return Err(Stop::client_gone(entry)) };
+    let (verdict, lesson) = match outcome {
+        Ok(judged) => judged,
+        Err(why) => return Err(Stop::interrupted(entry, why)),
+    };
     entry.scanned.windows = 1 + lesson.as_ref().map_or(0, |lesson| lesson.rounds.len());
     entry.scanned.answer_bytes = asked.response.len();
     entry.degraded = verdict.state.is_degraded().then(|| verdict.state.as_str().to_owned());

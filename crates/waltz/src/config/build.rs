@@ -12,7 +12,9 @@ use waltz_coach::feedback::FeedbackAgent;
 use waltz_coach::rounds::CoachSettings;
 use waltz_coach::upstream::{RetryBudget, Target, Upstream, UpstreamSettings};
 use waltz_gateway::Live;
-use waltz_gateway::settings::{FailurePolicy, InputPolicy, Key, OnFailure, Policy, RecordText, Settings};
+use waltz_gateway::settings::{
+    FailurePolicy, InputPolicy, Key, OnFailure, Policy, RecordText, Settings, StreamPolicy,
+};
 use waltz_screen::{Rules, Screen};
 
 use super::raw::{self, RawConfig};
@@ -333,6 +335,10 @@ impl<'a> Check<'a> {
             input: match raw.input {
                 raw::Input::Coach => InputPolicy::Coach,
                 raw::Input::Block => InputPolicy::Block,
+            },
+            stream: match raw.stream {
+                raw::Stream::ByRisk => StreamPolicy::ByRisk,
+                raw::Stream::Whole => StreamPolicy::Whole,
             },
             default_task_type: raw.default_task_type.clone(),
             default_depth: raw.default_depth.into(),

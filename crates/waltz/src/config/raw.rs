@@ -1,11 +1,15 @@
 //! The configuration file exactly as it is written. Unknown keys are mistakes. The doc comments here
 //! are the reference page and the schema's descriptions.
 
+mod agents;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use waltz_exchange::{Depth, policy};
+
+pub(crate) use agents::{Agent, Feedback, Target, Upstream};
 
 /// The whole file, `waltz.toml`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -101,96 +105,6 @@ impl Default for Switches {
     }
 }
 
-/// One upstream.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Upstream {
-    /// A name for it.
-    pub(crate) name: String,
-    /// The address that `/chat/completions` is appended to, such as `https://api.openai.com/v1`.
-    pub(crate) url: String,
-    /// The environment variable that holds the key.
-    pub(crate) key_env: Option<String>,
-    /// The file that holds the key.
-    pub(crate) key_file: Option<String>,
-    /// Models it serves; `*` stands for any.
-    pub(crate) models: Vec<String>,
-    /// Limit for opening a connection.
-    pub(crate) connect_timeout_ms: u64,
-    /// Limit until an answer begins.
-    pub(crate) first_byte_timeout_ms: u64,
-    /// Limit between two pieces of an answer.
-    pub(crate) chunk_timeout_ms: u64,
-    /// Limit for a whole call.
-    pub(crate) total_timeout_ms: u64,
-    /// Calls at the same time; one more is refused at once with 503.
-    pub(crate) max_concurrent: u32,
-    /// Longest answer that is accepted.
-    pub(crate) max_answer_bytes: u64,
-}
-
-impl Default for Upstream {
-    fn default() -> Self {
-        Self {
-            name: String::new(),
-            url: String::new(),
-            key_env: None,
-            key_file: None,
-            models: vec!["*".to_owned()],
-            connect_timeout_ms: 5_000,
-            first_byte_timeout_ms: 60_000,
-            chunk_timeout_ms: 30_000,
-            total_timeout_ms: 300_000,
-            max_concurrent: 256,
-            max_answer_bytes: 16 * 1024 * 1024,
-        }
-    }
-}
-
-/// One named conversation agent.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Agent {
-    /// Its name; clients ask for model `waltz/<name>`.
-    pub(crate) name: String,
-    /// Upstreams and models, in the order of fallback.
-    pub(crate) targets: Vec<Target>,
-    /// Instructions that go before the conversation.
-    pub(crate) system_prompt: Option<String>,
-    /// Ask the agent to assess its own answer in JSON.
-    pub(crate) self_assess: bool,
-    /// The kind of task it does when a request does not say.
-    pub(crate) task_type: Option<String>,
-}
-
-/// An upstream and a model of it.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Target {
-    /// The upstream's name.
-    pub(crate) upstream: String,
-    /// The model, by the upstream's own name.
-    pub(crate) model: String,
-}
-
-/// The feedback model. Without targets the rules judge alone.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Feedback {
-    /// Upstreams and models, in the order of fallback.
-    pub(crate) targets: Vec<Target>,
-    /// Limit for one opinion.
-    pub(crate) timeout_ms: u64,
-    /// Ask the upstream for JSON mode.
-    pub(crate) json_mode: bool,
-}
-
-impl Default for Feedback {
-    fn default() -> Self {
-        Self { targets: Vec::new(), timeout_ms: 20_000, json_mode: true }
-    }
-}
-
 /// Who revises an answer.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -231,6 +145,16 @@ pub(crate) enum Input {
     Block,
 }
 
+/// How streams are released.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Stream {
+    /// Sentence by sentence at low risk, paragraph by paragraph at medium, else once all was read.
+    ByRisk,
+    /// Once all was read.
+    Whole,
+}
+
 /// How deep the judge reads.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -262,6 +186,8 @@ impl From<RawDepth> for Depth {
 pub(crate) struct Policy {
     /// What to do with a prompt that asks for harm.
     pub(crate) input: Input,
+    /// How streams are released.
+    pub(crate) stream: Stream,
     /// The kind of task when nobody says.
     pub(crate) default_task_type: String,
     /// Depth of task types that are not safety-critical.
@@ -282,6 +208,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             input: Input::Coach,
+            stream: Stream::ByRisk,
             default_task_type: "user_interaction".to_owned(),
             default_depth: RawDepth::Flagged,
             critical_depth: RawDepth::Always,

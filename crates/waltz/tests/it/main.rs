@@ -13,4 +13,5 @@ mod harness;
 mod http_faults;
 mod judge_faults;
 mod reload;
+mod streams;
 mod upstream_faults;

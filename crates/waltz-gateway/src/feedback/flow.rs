@@ -1,0 +1,212 @@
+//! What of a streamed draft may go to the client, and when. Pure: it is given events and verdicts and says
+//! what to do; the feedback step does it.
+//!
+//! A window is released only after it was judged together with the end of what went before. Suspicion
+//! only tightens: sentences become paragraphs, paragraphs the whole draft. What was sent is never taken
+//! back: harm after the first release ends the stream.
+
+use serde_json::{Map, Value};
+use waltz_coach::judge::THRESHOLD;
+use waltz_exchange::Verdict;
+use waltz_exchange::sse::Event;
+use waltz_screen::{Pace, Window};
+
+/// How a draft is released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// As it comes: waltz may not change it.
+    Unread,
+    /// Window by window.
+    Windows(Pace),
+    /// Once all of it was read, and coached if need be.
+    Whole,
+}
+
+impl Release {
+    /// The name in headers and records.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unread => "unread",
+            Self::Windows(Pace::Sentence) => "sentence",
+            Self::Windows(Pace::Paragraph) => "paragraph",
+            Self::Whole => "whole",
+        }
+    }
+}
+
+/// From here on a window makes the rest be read more closely.
+const SUSPICION: f32 = 0.3;
+
+/// A draft on its way.
+#[derive(Debug)]
+pub struct Flow {
+    release: Release,
+    window: Window,
+    held: Vec<Event>,
+    left: Vec<Event>,
+}
+
+/// What to do after an event.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Wait for more.
+    Wait,
+    /// Judge what [`Flow::judged`] gives, then call [`Flow::settle`].
+    Judge,
+    /// Send these.
+    Send(Vec<Event>),
+}
+
+/// What to do after a verdict.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// Send these.
+    Send(Vec<Event>),
+    /// Hold the rest of the draft; nothing was sent yet, or the end will tell.
+    Hold,
+    /// End the stream here.
+    Stop,
+}
+
+/// What an event adds to the answer.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Text of the first choice.
+    pub text: String,
+    /// The event holds nothing to be read but that text.
+    pub plain: bool,
+    /// The event belongs to the end of the stream: it has no choices.
+    pub is_end: bool,
+}
+
+impl Part {
+    /// Reads a chunk.
+    pub fn of(chunk: &Map<String, Value>) -> Self {
+        let choices = chunk.get("choices").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let mut part = Self { text: String::new(), plain: true, is_end: choices.is_empty() };
+        for choice in choices {
+            part.plain &= choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
+            let delta = choice.get("delta").and_then(Value::as_object);
+            for (name, value) in delta.into_iter().flatten() {
+                match (name.as_str(), value) {
+                    ("content", Value::String(text)) => part.text.push_str(text),
+                    ("role", _) | (_, Value::Null) => {}
+                    (_, Value::String(text)) if text.is_empty() => {}
+                    _ => part.plain = false,
+                }
+            }
+        }
+        part
+    }
+}
+
+impl Flow {
+    /// A draft of which nothing has come yet.
+    pub fn new(release: Release) -> Self {
+        let pace = if let Release::Windows(pace) = release { pace } else { Pace::Paragraph };
+        Self { release, window: Window::new(pace), held: Vec::new(), left: Vec::new() }
+    }
+
+    /// How the draft is being released by now.
+    pub fn release(&self) -> Release {
+        self.release
+    }
+
+    /// Takes the next event.
+    pub fn push(&mut self, event: Event, part: &Part) -> Next {
+        if part.is_end {
+            // Usage and the like go last, after what waltz has to say.
+            self.left.push(event);
+            return Next::Wait;
+        }
+        if self.release == Release::Unread {
+            self.window.push(&part.text);
+            self.window.release();
+            return Next::Send(vec![event]);
+        }
+        self.held.push(event);
+        let due = self.window.push(&part.text);
+        match self.release {
+            Release::Windows(_) if !part.plain => {
+                self.release = Release::Whole;
+                Next::Wait
+            }
+            Release::Windows(_) if due => Next::Judge,
+            _ => Next::Wait,
+        }
+    }
+
+    /// What must be judged now.
+    pub fn judged(&self) -> String {
+        self.window.judged()
+    }
+
+    /// Everything the draft said so far.
+    pub fn text(&self) -> String {
+        self.window.whole()
+    }
+
+    /// What went to the client.
+    pub fn sent(&self) -> &str {
+        self.window.released()
+    }
+
+    /// Whether no word went to the client yet.
+    pub fn nothing_sent(&self) -> bool {
+        self.window.is_first()
+    }
+
+    /// Whether the window before the first release is to be judged.
+    pub fn is_first_paragraph(&self) -> bool {
+        self.release == Release::Windows(Pace::Paragraph) && self.nothing_sent()
+    }
+
+    /// Reads the rest as a whole.
+    pub fn hold_all(&mut self) {
+        self.release = Release::Whole;
+    }
+
+    /// The verdict on what was to be judged.
+    pub fn settle(&mut self, verdict: &Verdict) -> Settled {
+        if verdict.is_unsafe {
+            if self.nothing_sent() {
+                self.release = Release::Whole;
+                return Settled::Hold;
+            }
+            self.held.clear();
+            self.left.clear();
+            return Settled::Stop;
+        }
+        // A refusal can only be mended while nothing of it was sent.
+        if self.nothing_sent() && verdict.refusal >= THRESHOLD {
+            self.release = Release::Whole;
+            return Settled::Hold;
+        }
+        let suspicious = verdict.response_harm >= SUSPICION;
+        let events = std::mem::take(&mut self.held);
+        self.window.release();
+        if suspicious {
+            self.tighten();
+        }
+        Settled::Send(events)
+    }
+
+    /// The events that are left for the end of the stream.
+    pub fn finish(self) -> Vec<Event> {
+        let mut left = self.held;
+        left.extend(self.left);
+        left
+    }
+
+    fn tighten(&mut self) {
+        self.window.tighten();
+        self.release = match self.release {
+            Release::Windows(Pace::Sentence) => Release::Windows(Pace::Paragraph),
+            _ => Release::Whole,
+        };
+    }
+}
+
+#[cfg(test)]
+#[path = "flow/tests.rs"]
+mod tests;
