@@ -128,6 +128,7 @@ pub async fn complete(
     tally: &mut Tally,
 ) -> Result<Answer, CallError> {
     let began = Instant::now();
+    tally.sent_bytes += body_for(request, request.model()).len() as u64;
     let outcome = exchange(agent, request, purpose, budget, tally).await;
     tally.waited += began.elapsed();
     let answer = outcome?;

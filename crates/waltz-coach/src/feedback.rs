@@ -74,6 +74,7 @@ impl FeedbackAgent {
     ) -> Result<Opinion, VerdictState> {
         let nonce = Uuid::new_v4().simple().to_string();
         let material = material(&nonce, request, draft);
+        tally.sent_bytes += material.len() as u64;
         let body_for = |model: &str| question(model, &material, self.json_mode);
         let call = async {
             let (body, target) = post_with_fallback(

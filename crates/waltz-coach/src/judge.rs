@@ -7,7 +7,7 @@
 mod combine;
 mod request;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 
 use waltz_exchange::openai::ChatRequest;
@@ -24,6 +24,9 @@ pub use request::{RequestReading, read_request};
 
 /// From here on a score decides.
 pub const THRESHOLD: f32 = 0.5;
+
+/// More disclosures than anybody needs to be told of one by one; masking finds them all.
+const MOST_DISCLOSURES: usize = 100;
 
 /// From here on a finding is sure enough to stand against a model's opinion.
 pub const HARD: f32 = 0.85;
@@ -197,7 +200,16 @@ fn disclosures(draft: Draft<'_>) -> Vec<Issue> {
     if found.is_empty() {
         return Vec::new();
     }
+    // What the conversation holds already is nobody's secret here. Both sides are searched once each.
     let conversation = draft.request.texts();
+    let mut told: HashSet<&str> = HashSet::new();
+    for field in &conversation {
+        told.extend(
+            waltz_screen::find_pii(&field.text)
+                .iter()
+                .filter_map(|known| field.text.get(known.span.start..known.span.end)),
+        );
+    }
     let mut issues = Vec::new();
     for finding in found {
         // Addresses and numbers to be reached under are often the answer itself, and a password in an
@@ -205,7 +217,7 @@ fn disclosures(draft: Draft<'_>) -> Vec<Issue> {
         let common =
             matches!(finding.kind, PiiKind::Email | PiiKind::Phone | PiiKind::Ipv4 | PiiKind::Password);
         let said = draft.text.get(finding.span.start..finding.span.end).unwrap_or_default();
-        if !common && !conversation.iter().any(|field| field.text.contains(said)) {
+        if !common && !told.contains(said) {
             issues.push(Issue {
                 category: Category::PRIVACY_VIOLATION,
                 severity: 0.7,
@@ -213,6 +225,9 @@ fn disclosures(draft: Draft<'_>) -> Vec<Issue> {
                 evidence: Some(finding.span),
                 mitigation: "mask it".to_owned(),
             });
+        }
+        if issues.len() == MOST_DISCLOSURES {
+            break;
         }
     }
     issues
@@ -236,7 +251,7 @@ fn goes_along(draft: Draft<'_>) -> bool {
 fn overlap(left: &str, right: &str) -> f32 {
     let pairs = |text: &str| {
         let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
-        words.windows(2).map(<[String]>::to_vec).collect::<std::collections::HashSet<_>>()
+        words.windows(2).map(<[String]>::to_vec).collect::<HashSet<_>>()
     };
     let (left, right) = (pairs(left), pairs(right));
     let longer = left.len().max(right.len());

@@ -31,13 +31,19 @@ pub fn by_rules(text: &str, verdict: &Verdict) -> Option<String> {
     Some(if kept.is_empty() { alternative.to_owned() } else { format!("{kept}\n\n{alternative}") })
 }
 
-/// The text without the sentences that the spans touch.
+/// The text without the sentences that the spans touch. One pass over both.
 fn without_sentences(text: &str, spans: &[Span]) -> String {
+    let mut spans = spans.to_vec();
+    spans.sort_unstable();
+    let mut left = spans.iter().peekable();
+    let mut reach = 0;
     let mut kept = String::new();
     let mut start = 0;
     for end in sentence_ends(text) {
-        let touched = spans.iter().any(|span| span.start < end && span.end > start);
-        if !touched {
+        while let Some(span) = left.next_if(|span| span.start < end) {
+            reach = reach.max(span.end);
+        }
+        if reach <= start {
             kept.push_str(&text[start..end]);
         }
         start = end;

@@ -201,7 +201,7 @@ fn holds_json(choice: &Choice) -> bool {
 }
 
 fn has_room(settings: &CoachSettings, rounds: &[RoundRecord], tally: &Tally) -> bool {
-    rounds.len() < settings.max_rounds as usize && tally.coaching_tokens() < settings.max_added_tokens
+    rounds.len() < settings.max_rounds as usize && tally.coaching_cost() < settings.max_added_tokens
 }
 
 /// A text with its verdict, and the judge's assessment of it.

@@ -14,6 +14,8 @@ pub struct Tally {
     pub revisions: (u64, u64),
     /// All tokens of the feedback model.
     pub feedback: u64,
+    /// Bytes sent to upstreams for feedback and revisions.
+    pub sent_bytes: u64,
     /// Time spent waiting for upstreams.
     pub waited: Duration,
 }
@@ -22,18 +24,25 @@ impl Tally {
     /// Adds what a revision or self-check cost.
     pub fn add_revision(&mut self, answer: &Answer) {
         if let Some((prompt, completion)) = answer.usage() {
-            self.revisions.0 += prompt;
-            self.revisions.1 += completion;
+            self.revisions.0 = self.revisions.0.saturating_add(prompt);
+            self.revisions.1 = self.revisions.1.saturating_add(completion);
         }
     }
 
     /// Adds what an opinion cost.
     pub fn add_feedback(&mut self, answer: &Answer) {
-        self.feedback += answer.usage().map_or(0, |(prompt, completion)| prompt + completion);
+        let tokens = answer.usage().map_or(0, |(prompt, completion)| prompt.saturating_add(completion));
+        self.feedback = self.feedback.saturating_add(tokens);
+    }
+
+    /// What the limit on coaching goes by: tokens as reported, and at least one per four bytes sent, so
+    /// that an upstream that reports nothing is not free.
+    pub fn coaching_cost(&self) -> u64 {
+        self.coaching_tokens().max(self.sent_bytes / 4)
     }
 
     /// All tokens that coaching added.
     pub fn coaching_tokens(&self) -> u64 {
-        self.revisions.0 + self.revisions.1 + self.feedback
+        self.revisions.0.saturating_add(self.revisions.1).saturating_add(self.feedback)
     }
 }

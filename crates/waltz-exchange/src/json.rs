@@ -20,7 +20,20 @@ pub struct JsonError(String);
 /// Parses a JSON text. Nesting deeper than 127 levels, duplicate keys, lone surrogates, numbers out
 /// of range and more than [`MAX_VALUES`] values are errors.
 pub fn parse(text: &[u8]) -> Result<Value, JsonError> {
-    let budget = Cell::new(MAX_VALUES);
+    parse_up_to(text, MAX_VALUES)
+}
+
+/// Parses an upstream's JSON object. It is as strict, but bounded by its bytes alone: log-probabilities and
+/// vectors are many values.
+pub fn parse_answer(text: &[u8]) -> Result<Map<String, Value>, JsonError> {
+    match parse_up_to(text, usize::MAX)? {
+        Value::Object(object) => Ok(object),
+        _ => Err(JsonError("the answer must be a JSON object".to_owned())),
+    }
+}
+
+fn parse_up_to(text: &[u8], most: usize) -> Result<Value, JsonError> {
+    let budget = Cell::new(most);
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let value = Strict { budget: &budget }
         .deserialize(&mut deserializer)

@@ -60,11 +60,6 @@ impl Decoder {
         self.extend_line(rest)
     }
 
-    /// Whether bytes of an unfinished event are held.
-    pub fn is_mid_event(&self) -> bool {
-        !self.line.is_empty() || self.has_data
-    }
-
     fn extend_line(&mut self, bytes: &[u8]) -> Result<(), SseError> {
         if self.line.len() + bytes.len() > MAX_LINE || self.data.len() > MAX_LINE {
             return Err(SseError::LineTooLong);
@@ -108,9 +103,12 @@ impl Decoder {
     }
 }
 
-/// One event as it goes on the wire, with the blank line that ends it. `data` must hold no line end,
-/// which JSON never does.
+/// One event as it goes on the wire, with the blank line that ends it.
 pub fn encode(data: &str) -> String {
+    if data.contains('\n') {
+        let lines: Vec<String> = data.lines().map(|line| format!("data: {line}\n")).collect();
+        return format!("{}\n", lines.concat());
+    }
     format!("data: {data}\n\n")
 }
 

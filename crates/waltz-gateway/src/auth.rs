@@ -2,6 +2,7 @@
 
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
+use http::uri::Authority;
 use waltz_exchange::openai::{ApiError, Retry};
 
 use crate::Gateway;
@@ -54,10 +55,13 @@ pub fn authenticate(gateway: &Gateway, live: &Live, headers: &HeaderMap) -> Resu
 /// Without keys only programs on this machine may call. The listener is bound to loopback; a web page
 /// in a browser on this machine could still reach it, and is told apart by its `Host` and `Origin`.
 fn from_this_machine(headers: &HeaderMap) -> Result<Caller, ApiError> {
-    let host = headers.get(HOST).and_then(|value| value.to_str().ok()).unwrap_or("localhost");
-    let origin = headers.get(ORIGIN).map(|value| value.to_str().unwrap_or("?"));
-    let origin_host = origin.map(|origin| origin.split_once("://").map_or(origin, |(_, host)| host));
-    if is_loopback_name(host) && origin_host.is_none_or(is_loopback_name) {
+    let named = headers.get_all(HOST).iter().all(|host| host.to_str().is_ok_and(is_loopback_name));
+    let from_here = headers.get_all(ORIGIN).iter().all(|origin| {
+        let origin = origin.to_str().unwrap_or_default();
+        origin.split_once("://").is_some_and(|(_, host)| is_loopback_name(host))
+    });
+    let cross_site = headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
+    if named && from_here && !cross_site {
         return Ok(Caller { tenant: LOCAL_TENANT.to_owned(), admin: false });
     }
     Err(ApiError {
@@ -74,12 +78,11 @@ fn from_this_machine(headers: &HeaderMap) -> Result<Caller, ApiError> {
 }
 
 fn is_loopback_name(authority: &str) -> bool {
-    let host = match authority.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').map_or(rest, |(host, _)| host),
-        None => authority.rsplit_once(':').map_or(authority, |(host, _)| host),
-    };
-    host.eq_ignore_ascii_case("localhost")
-        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+    let Ok(authority) = authority.parse::<Authority>() else { return false };
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+    !authority.as_str().contains('@')
+        && (host.eq_ignore_ascii_case("localhost")
+            || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback()))
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
@@ -88,7 +91,8 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
         let (scheme, token) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
     });
-    token.or_else(|| headers.get("x-api-key").and_then(|value| value.to_str().ok()))
+    let token = token.or_else(|| headers.get("x-api-key").and_then(|value| value.to_str().ok()));
+    token.filter(|token| !token.is_empty())
 }
 
 fn unauthorized(message: &str) -> ApiError {
@@ -120,9 +124,16 @@ mod tests {
         for name in ["localhost", "localhost:8787", "127.0.0.1:80", "[::1]:8787", "127.9.9.9", "LOCALHOST"] {
             assert!(is_loopback_name(name), "{name}");
         }
-        for name in
-            ["evil.example", "localhost.evil.example:80", "10.0.0.1:8787", "[2001:db8::1]:80", "", "null"]
-        {
+        for name in [
+            "evil.example",
+            "localhost.evil.example:80",
+            "10.0.0.1:8787",
+            "[2001:db8::1]:80",
+            "",
+            "null",
+            "localhost:80@evil.example",
+            "[::1].evil.example",
+        ] {
             assert!(!is_loopback_name(name), "{name}");
         }
     }

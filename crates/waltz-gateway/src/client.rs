@@ -1,11 +1,13 @@
 //! The line to one client: the head of the reply goes first, then frames of a stream. It knows when
 //! the client hung up, and keeps a held stream alive with comments.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use waltz_exchange::sse;
 
@@ -33,6 +35,8 @@ pub struct Client {
     head: Option<oneshot::Sender<Head>>,
     frames: mpsc::Sender<Bytes>,
     heartbeat: Duration,
+    patience: Duration,
+    last_frame: Mutex<Instant>,
     streaming: bool,
     stopping: CancellationToken,
 }
@@ -47,13 +51,19 @@ pub struct Line {
 }
 
 /// A new line. The frame queue is bounded: a slow reader slows its own upstream and nobody else.
-pub fn line(heartbeat: Duration, stopping: CancellationToken) -> (Client, Line) {
+pub fn line(heartbeat: Duration, patience: Duration, stopping: CancellationToken) -> (Client, Line) {
     let (head_sender, head) = oneshot::channel();
-    let (frame_sender, frames) = mpsc::channel(64);
-    (
-        Client { head: Some(head_sender), frames: frame_sender, heartbeat, streaming: false, stopping },
-        Line { head, frames },
-    )
+    let (frame_sender, frames) = mpsc::channel(16);
+    let client = Client {
+        head: Some(head_sender),
+        frames: frame_sender,
+        heartbeat,
+        patience,
+        last_frame: Mutex::new(Instant::now()),
+        streaming: false,
+        stopping,
+    };
+    (client, Line { head, frames })
 }
 
 impl Client {
@@ -70,9 +80,21 @@ impl Client {
         self.frame(Bytes::from_static(sse::HOLD.as_bytes())).await
     }
 
-    /// Sends a frame of a stream.
+    /// Sends a frame of a stream. A client that takes nothing for too long counts as gone: it must not hold
+    /// an upstream for ever.
     pub async fn frame(&self, frame: Bytes) -> Result<(), Interrupted> {
-        self.frames.send(frame).await.map_err(|_| Interrupted::Gone)
+        tokio::select! {
+            biased;
+            sent = self.frames.send(frame) => sent.map_err(|_| Interrupted::Gone)?,
+            () = tokio::time::sleep(self.patience) => return Err(Interrupted::Gone),
+            () = self.stopping.cancelled() => return Err(Interrupted::Stopping),
+        }
+        self.note_beat();
+        Ok(())
+    }
+
+    fn note_beat(&self) {
+        *self.last_frame.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
     /// Sends a whole reply.
@@ -86,8 +108,8 @@ impl Client {
     /// Waits for work while the client waits: ends early when the client hangs up or the gateway must stop,
     /// and sends a comment every so often when a stream has begun.
     pub async fn hold<T>(&self, work: impl Future<Output = T>) -> Result<T, Interrupted> {
-        let begin = tokio::time::Instant::now() + self.heartbeat;
-        let mut beat = tokio::time::interval_at(begin, self.heartbeat);
+        let last = *self.last_frame.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut beat = tokio::time::interval_at(last + self.heartbeat, self.heartbeat);
         tokio::pin!(work);
         loop {
             tokio::select! {
@@ -98,6 +120,7 @@ impl Client {
                 _ = beat.tick(), if self.streaming => {
                     // A full queue means that the client has enough to read; no comment is needed then.
                     self.frames.try_send(Bytes::from_static(sse::HOLD.as_bytes())).ok();
+                    self.note_beat();
                 }
             }
         }

@@ -51,6 +51,9 @@ pub async fn coach(judged: Judged, gateway: &Gateway, client: &Client) -> Result
     let work = client.hold(coach_choices(&mut coached, choices, gateway)).await;
     coached.routed.received.record.decision = coached.decision;
     coached.routed.received.record.degraded = coached.degraded.map(str::to_owned);
+    if matches!(coached.raw, Raw::Rewritten) && coached.decision != Decision::Released {
+        coached.answer.forget_unknown();
+    }
     match work {
         Err(why) => Err(Stop::interrupted(finish_record(coached), why)),
         Ok(()) if coached.degraded.is_some() && coached.routed.received.wishes.error_on_degraded => {

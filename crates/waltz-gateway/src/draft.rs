@@ -4,12 +4,14 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use waltz_coach::conversation;
+use waltz_coach::judge::THRESHOLD;
 use waltz_coach::tally::Tally;
 use waltz_coach::upstream::{Body, CallError, post_with_fallback};
 use waltz_exchange::openai::{ApiError, Retry};
 use waltz_exchange::record::Decision;
 use waltz_exchange::sse::{Decoder, Event};
 use waltz_exchange::{Depth, json};
+use waltz_screen::{Screen, Side};
 
 use crate::client::Client;
 use crate::pipeline::Stop;
@@ -115,7 +117,8 @@ impl Windows {
 
 /// Ends an exchange whose draft could not be had.
 pub fn stop(routed: Routed, tally: Tally, error: &CallError) -> Stop {
-    Stop::new(with_tally(routed, tally), Decision::Failed, api_error(error))
+    let told = api_error(error, &routed.live.screen);
+    Stop::new(with_tally(routed, tally), Decision::Failed, told)
 }
 
 /// The record of an exchange that ends here, with what it cost.
@@ -127,7 +130,8 @@ pub fn with_tally(routed: Routed, tally: Tally) -> Box<waltz_exchange::ExchangeR
 }
 
 /// What the client is told about a failed call. Upstreams are named, their addresses and keys never.
-pub fn api_error(error: &CallError) -> ApiError {
+pub fn api_error(error: &CallError, screen: &Screen) -> ApiError {
+    let upstream_message = |body: &[u8]| upstream_message(body, screen);
     let message = error.to_string();
     match error {
         CallError::Shed(_) => ApiError::upstream(503, "overloaded", message, Retry::After(1_000)),
@@ -153,8 +157,10 @@ pub fn api_error(error: &CallError) -> ApiError {
             let told = |name| upstream_word(body, name);
             let mut error = ApiError::invalid(upstream_message(body).unwrap_or(message), None);
             error.status = *status;
-            error.param = told("param");
-            error.code = told("code").map_or("upstream_rejected".into(), Into::into);
+            let plain =
+                |text: &String| text.len() <= 64 && !text.contains(|letter: char| !letter.is_ascii_graphic());
+            error.param = told("param").filter(plain);
+            error.code = told("code").filter(plain).map_or("upstream_rejected".into(), Into::into);
             if matches!(status, 408 | 409) {
                 error.retry = Retry::After(retry_after_ms.unwrap_or(1_000));
             }
@@ -166,9 +172,10 @@ pub fn api_error(error: &CallError) -> ApiError {
     }
 }
 
-/// The message of an upstream's error body.
-fn upstream_message(body: &[u8]) -> Option<String> {
-    upstream_word(body, "message")
+/// The message of an upstream's error body, unless it says what an answer must not say.
+fn upstream_message(body: &[u8], screen: &Screen) -> Option<String> {
+    let message = upstream_word(body, "message")?;
+    (screen.read(&message, Side::Response).severity() < THRESHOLD).then_some(message)
 }
 
 /// A field of an upstream's error body, cut to a sensible length.

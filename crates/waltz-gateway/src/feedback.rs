@@ -3,28 +3,27 @@
 //! the answer, it goes to the client as it arrives and the verdict follows.
 
 pub mod flow;
+mod gather;
 
 use std::time::Instant;
 
 use bytes::Bytes;
-use serde_json::{Value, json};
-use waltz_coach::judge::{Draft, Judge, read_draft};
+use serde_json::Value;
+use waltz_coach::conversation;
+use waltz_coach::judge::{Draft, Judge};
 use waltz_coach::tally::Tally;
-use waltz_coach::upstream::CallError;
-use waltz_coach::{conversation, templates};
+use waltz_exchange::openai::Answer;
 use waltz_exchange::openai::answer::FINISH_REASONS;
-use waltz_exchange::openai::{Answer, StreamAssembler};
 use waltz_exchange::record::{Assessment, DraftRecord};
-use waltz_exchange::sse::{self, Event};
-use waltz_exchange::{Depth, Verdict, json};
+use waltz_exchange::sse::Event;
+use waltz_exchange::{Depth, Verdict};
 
-use crate::client::{Client, Interrupted};
-use crate::draft::{Drafted, Window, Windows, with_tally};
-use crate::feedback::flow::{Flow, Next, Part, Release, Settled};
+use crate::client::Client;
+use crate::draft::{Drafted, with_tally};
+use crate::feedback::gather::{Broken, Gathered, gather, note_window, words};
 use crate::pipeline::Stop;
 use crate::respond;
 use crate::route::Routed;
-use crate::settings::OnFailure;
 
 /// A draft with its verdicts.
 pub struct Judged {
@@ -66,33 +65,6 @@ pub struct JudgedChoice {
     pub verdict: Option<Verdict>,
 }
 
-/// Why a draft was not gathered.
-enum Broken {
-    Interrupted(Interrupted),
-    Call(CallError),
-}
-
-impl From<Interrupted> for Broken {
-    fn from(why: Interrupted) -> Self {
-        Self::Interrupted(why)
-    }
-}
-
-impl From<CallError> for Broken {
-    fn from(error: CallError) -> Self {
-        Self::Call(error)
-    }
-}
-
-/// A draft that has arrived, or was stopped.
-struct Gathered {
-    answer: Answer,
-    raw: Raw,
-    released: bool,
-    /// What was drafted when the stream was stopped, and why it was.
-    stopped: Option<(String, Verdict)>,
-}
-
 /// Gathers and judges the draft.
 pub async fn feedback(drafted: Drafted, client: &mut Client) -> Result<Judged, Stop> {
     let Drafted { mut routed, mut windows, mut tally, assessed } = drafted;
@@ -114,7 +86,13 @@ pub async fn feedback(drafted: Drafted, client: &mut Client) -> Result<Judged, S
     };
     // Closes the connection to the upstream, which matters when the stream was stopped.
     drop(windows);
-    let Gathered { answer, raw, released, stopped } = gathered;
+    let Gathered { mut answer, mut raw, released, stopped } = gathered;
+    let asked = usize::try_from(routed.received.request.choice_count()).unwrap_or(usize::MAX);
+    if answer.choices.len() > asked && !released {
+        // Nobody asked for more, and each would be read and coached.
+        answer.choices.truncate(asked);
+        raw = Raw::Rewritten;
+    }
     let mut judged =
         Judged { routed, answer, raw, choices: Vec::new(), released, stopped: stopped.is_some(), tally };
     note_unknown_finish(&judged.answer);
@@ -130,161 +108,11 @@ pub async fn feedback(drafted: Drafted, client: &mut Client) -> Result<Judged, S
     }
 }
 
-/// Puts the draft together, and releases it on the way where its release allows that.
-async fn gather(
-    routed: &mut Routed,
-    windows: &mut Windows,
-    tally: &mut Tally,
-    client: &Client,
-) -> Result<Gathered, Broken> {
-    let mut flow = Flow::new(if client.is_streaming() { routed.release } else { Release::Whole });
-    let mut assembler = StreamAssembler::default();
-    let mut ended = false;
-    while !ended {
-        let events = match client.hold(windows.next()).await?? {
-            None => break,
-            Some(Window::Whole(bytes)) => {
-                let answer = Answer::parse(&bytes).map_err(|error| unusable(windows, error.to_string()))?;
-                note_release(routed, Release::Whole);
-                return Ok(Gathered { answer, raw: Raw::Json(bytes), released: false, stopped: None });
-            }
-            Some(Window::Events(events)) => events,
-        };
-        for event in events {
-            if event.data.starts_with("[DONE]") {
-                // Whatever an upstream sends after its end is not part of the answer.
-                ended = true;
-                break;
-            }
-            let chunk = json::parse_object(event.data.as_bytes())
-                .map_err(|error| unusable(windows, format!("a chunk is not valid JSON: {error}")))?;
-            if chunk.get("error").is_some_and(|error| !error.is_null()) {
-                return Err(unusable(windows, "an error inside the stream".to_owned()).into());
-            }
-            let part = Part::of(&chunk);
-            assembler.push(chunk).map_err(|error| unusable(windows, error.to_string()))?;
-            match flow.push(event, &part) {
-                Next::Wait => {}
-                Next::Send(events) => send(client, events).await?,
-                Next::Judge => {
-                    let verdict = client.hold(judge_window(routed, &mut flow, tally)).await?;
-                    match flow.settle(&verdict) {
-                        Settled::Send(events) => send(client, events).await?,
-                        Settled::Hold => {}
-                        Settled::Stop => return stopped(routed, flow, assembler, verdict),
-                    }
-                }
-            }
-        }
-    }
-    if !ended && !assembler.is_finished() {
-        return Err(CallError::Unreachable(windows.upstream().to_owned()).into());
-    }
-    if flow.release() != Release::Unread && !flow.nothing_sent() {
-        let verdict = look_back(routed, &flow);
-        match flow.settle(&verdict) {
-            Settled::Send(events) => send(client, events).await?,
-            Settled::Hold => {}
-            Settled::Stop => return stopped(routed, flow, assembler, verdict),
-        }
-    }
-    let released = !flow.nothing_sent();
-    note_release(routed, flow.release());
-    let answer = assembler.finish().map_err(|error| unusable(windows, error.to_string()))?;
-    Ok(Gathered { answer, raw: Raw::Events(flow.finish()), released, stopped: None })
-}
-
-fn unusable(windows: &Windows, error: String) -> CallError {
-    CallError::Unusable(windows.upstream().to_owned(), error)
-}
-
-async fn send(client: &Client, events: Vec<Event>) -> Result<(), Interrupted> {
-    for event in events {
-        client.frame(Bytes::from(sse::encode(&event.data))).await?;
-    }
-    Ok(())
-}
-
-/// Judges a window with the rules, and the first paragraph of a suspicious request with the feedback model
-/// too. Where that model fails and the policy is to stay closed, the draft is read as a whole.
-async fn judge_window(routed: &mut Routed, flow: &mut Flow, tally: &mut Tally) -> Verdict {
-    let text = flow.judged();
-    note_window(routed, text.len());
-    let live = &routed.live;
-    let judge = Judge { screen: &live.screen, feedback: live.feedback.as_ref(), budget: &live.budget };
-    let draft = Draft {
-        request: &routed.received.request,
-        reading: &routed.reading,
-        text: &text,
-        acts: "",
-        rejected: &[],
-    };
-    let ask = flow.is_first_paragraph() && routed.depth > Depth::Rules;
-    let verdict = judge.judge(draft, if ask { Depth::Always } else { Depth::Rules }, tally).await;
-    if verdict.state.is_degraded() {
-        let closed = live.settings.failure.at(routed.reading.risk) == OnFailure::Closed;
-        routed.received.record.degraded = Some(verdict.state.as_str().to_owned());
-        if closed {
-            flow.hold_all();
-        }
-    }
-    verdict
-}
-
-/// Reads the whole text once more before its last window goes.
-fn look_back(routed: &mut Routed, flow: &Flow) -> Verdict {
-    let text = flow.text();
-    note_window(routed, text.len());
-    let request = &routed.received.request;
-    read_draft(
-        &routed.live.screen,
-        Draft { request, reading: &routed.reading, text: &text, acts: "", rejected: &[] },
-    )
-}
-
-fn note_window(routed: &mut Routed, bytes: usize) {
-    routed.received.record.scanned.windows += 1;
-    routed.received.record.scanned.answer_bytes += bytes;
-}
-
-fn note_release(routed: &mut Routed, release: Release) {
-    release.as_str().clone_into(&mut routed.received.record.scanned.release);
-}
-
-/// Ends a stream at a harmful window: what was sent stays, a closing sentence and the reason follow.
-fn stopped(
-    routed: &mut Routed,
-    flow: Flow,
-    assembler: StreamAssembler,
-    verdict: Verdict,
-) -> Result<Gathered, Broken> {
-    note_release(routed, flow.release());
-    let drafted = flow.text();
-    let text = format!("{}{}", flow.sent(), templates::STOPPED);
-    let upstream = routed.agent.name.clone();
-    let mut answer = assembler.finish().map_err(|error| CallError::Unusable(upstream, error.to_string()))?;
-    answer.choices.truncate(1);
-    if let Some(choice) = answer.choices.first_mut() {
-        choice.replace_text(&text, false);
-        choice.finish_reason = Some("content_filter".to_owned());
-    }
-    let closing = [
-        json!([{"index": 0, "delta": {"content": templates::STOPPED}, "finish_reason": null}]),
-        json!([{"index": 0, "delta": {}, "finish_reason": "content_filter"}]),
-    ];
-    let left = closing
-        .into_iter()
-        .map(|choices| Event { name: String::new(), data: answer.chunk(choices, false).to_string() });
-    let raw = Raw::Events(left.collect());
-    Ok(Gathered { answer, raw, released: true, stopped: Some((drafted, verdict)) })
-}
-
 /// Judges every choice of the answer.
 async fn read_choices(judged: &mut Judged, assessed: bool) {
     for position in 0..judged.answer.choices.len() {
         let assessment = if assessed { take_assessment(judged, position) } else { None };
-        let text = judged.answer.choices[position].text();
-        let acts = judged.answer.choices[position].acts();
+        let (text, acts) = words(&judged.answer, position);
         let verdict = judge(judged, &text, &acts).await;
         let mut draft = DraftRecord {
             assessment: conversation::assessment_from(verdict.as_ref()),

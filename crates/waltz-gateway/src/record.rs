@@ -84,7 +84,9 @@ pub async fn record_stop(
     if let Some(reason) = &record.degraded {
         reply::set(&mut common, "x-waltz-degraded", reason);
     }
-    let on_record = append(gateway, settings, record, began, Duration::ZERO).is_ok();
+    let waited: f64 = record.attempts.iter().map(|attempt| attempt.duration_ms).sum();
+    let waited = Duration::try_from_secs_f64(waited / 1e3).unwrap_or_default();
+    let on_record = append(gateway, settings, record, began, waited).is_ok();
     if let Some(error) = error {
         if client.is_streaming() {
             client.frame(Bytes::from(sse::encode(&error.body().to_string()))).await.ok();
@@ -95,6 +97,14 @@ pub async fn record_stop(
         }
     }
     Recorded { on_record }
+}
+
+/// Records an exchange whose task panicked. Its client's connection just ends, but it is not forgotten.
+pub fn record_panic(mut record: Box<ExchangeRecord>, began: Instant, gateway: &Gateway, settings: &Settings) {
+    tracing::error!(request_id = %record.id, "an exchange panicked");
+    record.status = 500;
+    record.error = Some("internal_error".to_owned());
+    append(gateway, settings, record, began, Duration::ZERO).ok();
 }
 
 /// Appends to the journal: one write, after which no crash of this process loses the exchange.

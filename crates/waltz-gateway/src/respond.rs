@@ -131,24 +131,32 @@ pub fn common_headers(headers: &mut HeaderMap, record: &ExchangeRecord) {
 /// The answer's usage counts every round the client pays for. Returns whether there was any to add.
 fn add_usage(answer: &mut Answer, revisions: (u64, u64)) -> bool {
     let (more_prompt, more_completion) = revisions;
-    if more_prompt + more_completion == 0 {
+    if revisions == (0, 0) {
         return false;
     }
     let (prompt, completion) = answer.usage().unwrap_or((0, 0));
-    let (prompt, completion) = (prompt + more_prompt, completion + more_completion);
-    let counts =
-        [("prompt_tokens", prompt), ("completion_tokens", completion), ("total_tokens", prompt + completion)];
+    let (prompt, completion) =
+        (prompt.saturating_add(more_prompt), completion.saturating_add(more_completion));
+    let counts = [
+        ("prompt_tokens", prompt),
+        ("completion_tokens", completion),
+        ("total_tokens", prompt.saturating_add(completion)),
+    ];
     // Details that an upstream gave stay; they speak of the draft.
     let usage = answer.head.entry("usage").or_insert_with(|| json!({}));
+    if !usage.is_object() {
+        *usage = json!({});
+    }
     for (name, count) in counts {
         usage[name] = json!(count);
     }
     true
 }
 
-/// An answer without an id gets one, so that an outcome can name it. Returns whether it had none.
+/// An answer without a usable id gets one, so that an outcome can name it. Returns whether it had none.
 fn add_id(answer: &mut Answer) -> bool {
-    let missing = answer.id().is_none_or(str::is_empty);
+    let sound = |id: &str| (1..=256).contains(&id.len()) && !id.chars().any(char::is_control);
+    let missing = !answer.id().is_some_and(sound);
     if missing {
         answer.head.insert("id".to_owned(), json!(waltz_exchange::id::new_response_id()));
     }

@@ -2,17 +2,19 @@
 //! is OpenAI's error body.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequestParts, Path, Query, Request, State};
 use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use axum::routing::{get, post};
 use bytes::{Bytes, BytesMut};
-use futures_util::stream;
+use futures_util::{FutureExt, stream};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode, Uri};
@@ -25,8 +27,8 @@ use crate::api::{embeddings, evaluate, health, models, moderations, outcomes, se
 use crate::auth::{Caller, authenticate};
 use crate::client::{Client, Head, Line, line};
 use crate::live::{Gateway, Live};
-use crate::receive::Incoming;
-use crate::record::Recorded;
+use crate::receive::{Incoming, blank_record};
+use crate::record::{Recorded, record_panic};
 use crate::{pipeline, reply};
 
 /// The description of the interface.
@@ -134,8 +136,11 @@ async fn list_models(admitted: Admitted) -> Response {
     models::list(&admitted.live)
 }
 
-async fn show_model(admitted: Admitted, Path(id): Path<String>) -> Response {
-    models::show(&admitted.live, &id)
+async fn show_model(admitted: Admitted, id: Result<Path<String>, PathRejection>, uri: Uri) -> Response {
+    match id {
+        Ok(Path(id)) => models::show(&admitted.live, &id),
+        Err(_) => reply::error(&not_found(uri.path())),
+    }
 }
 
 async fn list_sessions(
@@ -146,8 +151,16 @@ async fn list_sessions(
     sessions::list(&gateway, &admitted.caller, &query).await
 }
 
-async fn show_session(State(gateway): Shared, admitted: Admitted, Path(id): Path<String>) -> Response {
-    sessions::show(&gateway, &admitted.caller, &id).await
+async fn show_session(
+    State(gateway): Shared,
+    admitted: Admitted,
+    id: Result<Path<String>, PathRejection>,
+    uri: Uri,
+) -> Response {
+    match id {
+        Ok(Path(id)) => sessions::show(&gateway, &admitted.caller, &id).await,
+        Err(_) => reply::error(&not_found(uri.path())),
+    }
 }
 
 /// Runs an exchange on its own tracked task, so that it is recorded whether the client waits or not.
@@ -172,9 +185,17 @@ where
         Err(error) => return reply::error(&error),
     };
     let Admitted { caller, live, headers, request_id } = admitted;
-    let (client, line) = line(live.settings.heartbeat, gateway.stopping.clone());
+    let (client, line) = line(live.settings.heartbeat, live.settings.patience, gateway.stopping.clone());
     let incoming = Incoming { request_id, path, at, began, headers, body, caller };
-    gateway.tasks.spawn(run(Arc::clone(&gateway), live, incoming, client));
+    let blank = Box::new(blank_record(&incoming));
+    let settings = live.settings.clone();
+    let exchange = AssertUnwindSafe(run(Arc::clone(&gateway), live, incoming, client)).catch_unwind();
+    let guarded = Arc::clone(&gateway);
+    gateway.tasks.spawn(async move {
+        if exchange.await.is_err() {
+            record_panic(blank, began, &guarded, &settings);
+        }
+    });
     reply_from(line).await
 }
 
@@ -209,7 +230,9 @@ async fn read_body(admitted: &Admitted, mut body: Body) -> Result<Bytes, ApiErro
         return Err(too_large(limit));
     }
     let mut whole = BytesMut::new();
-    while let Some(frame) = body.frame().await {
+    // A client that sends nothing for so long is not going to.
+    let patience = admitted.live.settings.patience;
+    while let Some(frame) = tokio::time::timeout(patience, body.frame()).await.map_err(|_| stalled())? {
         let frame = frame.map_err(|_| ApiError::invalid("the request body broke off", None))?;
         let Ok(data) = frame.into_data() else { continue };
         if whole.len() + data.len() > limit {
@@ -235,6 +258,13 @@ async fn discard(mut body: Body) {
         }
     };
     tokio::time::timeout(Duration::from_secs(5), reading).await.ok();
+}
+
+fn stalled() -> ApiError {
+    let mut error =
+        ApiError::invalid("the request body did not arrive in time", None).with_code("request_timeout");
+    error.status = 408;
+    error
 }
 
 fn too_large(limit: usize) -> ApiError {

@@ -22,6 +22,8 @@ pub struct Settings {
     pub max_body_bytes: usize,
     /// How often a held stream gets a comment.
     pub heartbeat: Duration,
+    /// How long a client may take nothing, or send nothing, before it counts as gone.
+    pub patience: Duration,
     /// Which requests are judged how deep.
     pub policy: Policy,
     /// What happens when the judge cannot do its work.
@@ -155,6 +157,7 @@ impl Default for Settings {
             stage_wanted: 1,
             max_body_bytes: 10 * 1024 * 1024,
             heartbeat: Duration::from_secs(10),
+            patience: Duration::from_secs(30),
             policy: Policy::default(),
             failure: FailurePolicy { low: OnFailure::Open, medium: OnFailure::Open, high: OnFailure::Closed },
             coach: CoachSettings::default(),

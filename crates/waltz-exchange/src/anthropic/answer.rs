@@ -40,7 +40,7 @@ pub fn to_message(answer: &Answer) -> Value {
 /// Reads a message. Anthropic does not say when it was made, so that the caller does, in seconds since
 /// 1970.
 pub fn from_message(bytes: &[u8], created: i64) -> Result<Answer, AnswerError> {
-    let mut body = json::parse_object(bytes).map_err(|error| AnswerError::Json(error.to_string()))?;
+    let mut body = json::parse_answer(bytes).map_err(|_| AnswerError::Json)?;
     let Some(Value::Array(blocks)) = body.shift_remove("content") else {
         return Err(AnswerError::Missing("content"));
     };

@@ -80,8 +80,7 @@ impl Decoder {
         if self.ended || event.name == "ping" {
             return Ok(Vec::new());
         }
-        let data = json::parse_object(event.data.as_bytes())
-            .map_err(|error| AnswerError::Json(error.to_string()))?;
+        let data = json::parse_object(event.data.as_bytes()).map_err(|_| AnswerError::Json)?;
         let kind = data.get("type").and_then(Value::as_str).unwrap_or(&event.name);
         let deltas = match kind {
             "message_start" => self.message_start(&data)?,

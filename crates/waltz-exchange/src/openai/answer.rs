@@ -30,13 +30,26 @@ pub struct Choice {
 /// Why an upstream's answer cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
-    /// Not JSON, or not strict JSON.
-    #[error("the upstream's answer is not valid JSON: {0}")]
-    Json(String),
+    /// Not JSON, or not strict JSON. The reason could quote the answer, so that it is not told.
+    #[error("the upstream's answer is not valid JSON")]
+    Json,
     /// A field that every answer must have is missing or of the wrong type.
     #[error("the upstream's answer has no usable `{0}`")]
     Missing(&'static str),
 }
+
+/// Top-level fields that hold no words of the answer.
+pub const KNOWN_HEAD: [&str; 9] = [
+    "id",
+    "object",
+    "created",
+    "model",
+    "system_fingerprint",
+    "service_tier",
+    "usage",
+    "obfuscation",
+    "provider",
+];
 
 /// The finish reasons that clients know.
 pub const FINISH_REASONS: [&str; 5] = ["stop", "length", "tool_calls", "content_filter", "function_call"];
@@ -44,7 +57,7 @@ pub const FINISH_REASONS: [&str; 5] = ["stop", "length", "tool_calls", "content_
 impl Answer {
     /// Reads a JSON answer.
     pub fn parse(bytes: &[u8]) -> Result<Self, AnswerError> {
-        let mut head = json::parse_object(bytes).map_err(|error| AnswerError::Json(error.to_string()))?;
+        let mut head = json::parse_answer(bytes).map_err(|_| AnswerError::Json)?;
         let Some(Value::Array(items)) = head.shift_remove("choices") else {
             return Err(AnswerError::Missing("choices"));
         };
@@ -67,7 +80,7 @@ impl Answer {
             choices.push(Choice {
                 index: index_of(&rest).unwrap_or(u32::try_from(position).unwrap_or(u32::MAX)),
                 message,
-                finish_reason: text_of(rest.shift_remove("finish_reason")),
+                finish_reason: reason_of(rest.shift_remove("finish_reason"))?,
                 rest,
             });
         }
@@ -95,6 +108,22 @@ impl Answer {
         let usage = self.head.get("usage")?;
         let count = |name: &str| usage.get(name).and_then(Value::as_u64);
         Some((count("prompt_tokens")?, count("completion_tokens")?))
+    }
+
+    /// Words in top-level fields that every client would pass over and some would show, such as citations.
+    pub fn head_text(&self) -> String {
+        let mut words = Vec::new();
+        for (name, value) in &self.head {
+            if !KNOWN_HEAD.contains(&name.as_str()) {
+                collect_words(name, value, &mut words);
+            }
+        }
+        words.join("\n")
+    }
+
+    /// Drops every top-level field that is not part of the form: it belonged to a text that was replaced.
+    pub fn forget_unknown(&mut self) {
+        self.head.retain(|name, _| KNOWN_HEAD.contains(&name.as_str()));
     }
 
     /// The answer as a JSON body.
@@ -143,6 +172,21 @@ impl Answer {
         chunks
     }
 
+    /// The chunks that are left of the first choice after a beginning of its text was sent, and the usage.
+    pub fn chunks_after(&self, sent: &str) -> Vec<Value> {
+        let mut rest = self.clone();
+        rest.choices.truncate(1);
+        for choice in &mut rest.choices {
+            if let Some(Value::String(content)) = choice.message.get_mut("content") {
+                *content = content.strip_prefix(sent).unwrap_or_default().to_owned();
+            }
+        }
+        let mut chunks = rest.to_chunks(self.head.contains_key("usage"));
+        // The role went out with the beginning.
+        chunks.retain(|chunk| chunk["choices"][0]["delta"].get("role").is_none());
+        chunks
+    }
+
     /// A chunk of this answer's stream with the given choices.
     pub fn chunk(&self, choices: Value, null_usage: bool) -> Value {
         let mut chunk = Map::new();
@@ -170,16 +214,17 @@ impl Choice {
     pub fn text(&self) -> String {
         let mut parts = Vec::new();
         if let Some(content) = self.message.get("content") {
-            collect_words(content, &mut parts);
+            collect_words("content", content, &mut parts);
         }
         for (name, value) in &self.message {
-            if !matches!(name.as_str(), "role" | "content" | "tool_calls" | "function_call") {
-                collect_words(value, &mut parts);
+            let read_below = name == "tool_calls" && value.is_array();
+            if !matches!(name.as_str(), "role" | "content") && !read_below {
+                collect_words(name, value, &mut parts);
             }
         }
         for (name, value) in &self.rest {
             if name != "logprobs" {
-                collect_words(value, &mut parts);
+                collect_words(name, value, &mut parts);
             }
         }
         let acts = self.acts();
@@ -189,9 +234,9 @@ impl Choice {
 
     /// What the choice would do: its tool calls as one text, empty when there are none.
     pub fn acts(&self) -> String {
-        let mut acts: Vec<String> = self.tool_calls().iter().filter_map(tool_call_text).collect();
+        let mut acts: Vec<String> = self.tool_calls().iter().map(tool_call_text).collect();
         if let Some(call) = self.message.get("function_call").filter(|call| call.is_object()) {
-            acts.extend(tool_call_text(&json!({"function": call})));
+            acts.push(tool_call_text(&json!({"function": call})));
         }
         acts.join("\n")
     }
@@ -205,10 +250,7 @@ impl Choice {
     /// and fields that waltz does not know belong to the old text and go with it. `as_refusal` puts it
     /// where structured clients look.
     pub fn replace_text(&mut self, text: &str, as_refusal: bool) {
-        for gone in ["tool_calls", "function_call", "annotations", "audio", "reasoning_content", "reasoning"]
-        {
-            self.message.shift_remove(gone);
-        }
+        self.message.retain(|name, _| name == "role");
         let (content, refusal) =
             if as_refusal { (Value::Null, json!(text)) } else { (json!(text), Value::Null) };
         self.message.insert("content".to_owned(), content);
@@ -254,20 +296,28 @@ impl Choice {
     }
 }
 
-/// The strings of a value that are words: identifiers, addresses and encoded data are left out.
-fn collect_words<'a>(value: &'a Value, words: &mut Vec<&'a str>) {
+/// The strings of a value that are words. Identifiers, addresses and encoded data hold no blank; a string
+/// with one is read under whatever name it stands.
+fn collect_words<'a>(name: &str, value: &'a Value, words: &mut Vec<&'a str>) {
     match value {
-        Value::String(text) if !text.is_empty() => words.push(text),
-        Value::Array(items) => items.iter().for_each(|item| collect_words(item, words)),
-        Value::Object(fields) => {
-            for (name, inner) in fields {
-                if !matches!(name.as_str(), "type" | "id" | "data" | "url" | "format" | "signature") {
-                    collect_words(inner, words);
-                }
+        Value::String(text) => {
+            let data = matches!(name, "type" | "id" | "data" | "url" | "format" | "signature");
+            if !text.is_empty() && (!data || text.contains(char::is_whitespace)) {
+                words.push(text);
             }
         }
+        Value::Array(items) => items.iter().for_each(|item| collect_words(name, item, words)),
+        Value::Object(fields) => fields.iter().for_each(|(name, inner)| collect_words(name, inner, words)),
         _ => {}
     }
+}
+
+/// A finish reason is a word; anything else is not for clients to see.
+pub(super) fn reason_of(value: Option<Value>) -> Result<Option<String>, AnswerError> {
+    let Some(reason) = text_of(value) else { return Ok(None) };
+    let word = (1..=32).contains(&reason.len())
+        && reason.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    if word { Ok(Some(reason)) } else { Err(AnswerError::Missing("finish_reason")) }
 }
 
 pub(super) fn index_of(fields: &Map<String, Value>) -> Option<u32> {

@@ -255,11 +255,13 @@ fn message_texts(message: &Value) -> Vec<Cow<'_, str>> {
         }
         _ => {}
     }
-    if let Some(refusal) = message.get("refusal").and_then(Value::as_str) {
-        texts.push(Cow::Borrowed(refusal));
+    for name in ["refusal", "reasoning_content", "reasoning"] {
+        if let Some(text) = message.get(name).and_then(Value::as_str) {
+            texts.push(Cow::Borrowed(text));
+        }
     }
     let calls = message.get("tool_calls").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    texts.extend(calls.iter().filter_map(tool_call_text).map(Cow::Owned));
+    texts.extend(calls.iter().map(tool_call_text).map(Cow::Owned));
     if let Some(call) = message.get("function_call").and_then(function_text) {
         texts.push(Cow::Owned(call));
     }
@@ -267,28 +269,41 @@ fn message_texts(message: &Value) -> Vec<Cow<'_, str>> {
 }
 
 /// A tool call as one text: its name, and the strings inside its arguments with escapes undone, so
-/// that a rule reads what the tool would get.
-pub(super) fn tool_call_text(call: &Value) -> Option<String> {
-    call.get("function").and_then(function_text).or_else(|| {
-        let custom = call.get("custom")?;
-        let name = custom.get("name").and_then(Value::as_str).unwrap_or_default();
-        let input = custom.get("input").and_then(Value::as_str).unwrap_or_default();
-        Some(format!("{name}: {input}"))
-    })
+/// that a rule reads what the tool would get. A call of a form waltz does not know is read string by
+/// string.
+pub(super) fn tool_call_text(call: &Value) -> String {
+    if let Some(text) = call.get("function").and_then(function_text) {
+        return text;
+    }
+    if let Some(custom) = call.get("custom")
+        && let (Some(name), Some(input)) =
+            (custom.get("name").and_then(Value::as_str), custom.get("input").and_then(Value::as_str))
+    {
+        return format!("{name}: {input}");
+    }
+    let mut strings = Vec::new();
+    collect_pairs(None, call, &mut strings);
+    strings.join("; ")
 }
 
 fn function_text(function: &Value) -> Option<String> {
     let name = function.get("name").and_then(Value::as_str).unwrap_or_default();
-    let arguments = function.get("arguments").and_then(Value::as_str).unwrap_or_default();
-    let readable = match serde_json::from_str::<Value>(arguments) {
-        Ok(value) => {
-            let mut strings = Vec::new();
-            collect_pairs(None, &value, &mut strings);
-            strings.join("; ")
-        }
-        Err(_) => arguments.to_owned(),
+    let parsed;
+    let arguments = match function.get("arguments") {
+        None | Some(Value::Null) => return Some(format!("{name}: ")),
+        Some(Value::String(text)) => match serde_json::from_str::<Value>(text) {
+            Ok(value) => {
+                parsed = value;
+                &parsed
+            }
+            Err(_) => return Some(format!("{name}: {text}")),
+        },
+        // Some upstreams send the arguments as an object.
+        Some(other) => other,
     };
-    Some(format!("{name}: {readable}"))
+    let mut strings = Vec::new();
+    collect_pairs(None, arguments, &mut strings);
+    Some(format!("{name}: {}", strings.join("; ")))
 }
 
 /// Every string of a value with the name it stands under. A name without a value is a string as well.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::answer::{Answer, AnswerError, Choice, index_of, text_of};
+use super::answer::{Answer, AnswerError, Choice, index_of, reason_of};
 
 /// Puts the chunks of a stream together into one answer.
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub struct StreamAssembler {
 }
 
 impl StreamAssembler {
-    /// Takes one chunk. Returns what the chunk added to the texts, per choice.
+    /// Takes one chunk. A field that changes its type is an error: what was judged must be what was sent.
     pub fn push(&mut self, chunk: Map<String, Value>) -> Result<(), AnswerError> {
         let mut items = Vec::new();
         for (name, value) in chunk {
@@ -40,17 +40,19 @@ impl StreamAssembler {
             let Value::Object(mut item) = item else { return Err(AnswerError::Missing("choices")) };
             let index = index_of(&item).unwrap_or(0);
             let choice = self.choices.entry(index).or_insert_with(|| Choice { index, ..Choice::default() });
-            if let Some(Value::Object(delta)) = item.shift_remove("delta") {
-                merge_delta(&mut choice.message, delta);
+            match item.shift_remove("delta") {
+                Some(Value::Object(delta)) => merge_delta(&mut choice.message, delta)?,
+                None | Some(Value::Null) => {}
+                Some(_) => return Err(AnswerError::Missing("choices[].delta")),
             }
-            if let Some(reason) = text_of(item.shift_remove("finish_reason")) {
+            if let Some(reason) = reason_of(item.shift_remove("finish_reason"))? {
                 choice.finish_reason = Some(reason);
             }
             for (name, value) in item {
                 if name == "logprobs" {
                     merge_logprobs(&mut choice.rest, value);
                 } else if name != "index" {
-                    choice.rest.insert(name, value);
+                    merge_field(&mut choice.rest, name, value)?;
                 }
             }
         }
@@ -62,51 +64,74 @@ impl StreamAssembler {
         !self.choices.is_empty() && self.choices.values().all(|choice| choice.finish_reason.is_some())
     }
 
-    /// Whether nothing at all was assembled.
-    pub fn is_empty(&self) -> bool {
-        self.choices.is_empty()
-    }
-
     /// The whole answer.
     pub fn finish(mut self) -> Result<Answer, AnswerError> {
         if self.choices.is_empty() {
             return Err(AnswerError::Missing("choices"));
         }
         self.head.insert("object".to_owned(), json!("chat.completion"));
-        Ok(Answer { head: self.head, choices: self.choices.into_values().collect() })
-    }
-}
-
-fn merge_delta(message: &mut Map<String, Value>, delta: Map<String, Value>) {
-    for (name, value) in delta {
-        match (message.get_mut(&name), value) {
-            (_, Value::Null) => {
-                message.entry(name).or_insert(Value::Null);
-            }
-            (Some(Value::String(text)), Value::String(more)) if name != "role" => text.push_str(&more),
-            (_, Value::Array(calls)) if name == "tool_calls" => {
-                let held = message.entry(name).or_insert_with(|| json!([]));
-                calls.into_iter().for_each(|call| merge_tool_call(held, call));
-            }
-            (Some(Value::Array(items)), Value::Array(more)) => items.extend(more),
-            (Some(held @ Value::Object(_)), Value::Object(more)) => merge_fields(held, more),
-            (Some(Value::String(_)), _) if name == "role" => {}
-            (_, value) => {
-                message.insert(name, value);
+        let mut choices: Vec<Choice> = self.choices.into_values().collect();
+        for call in choices
+            .iter_mut()
+            .filter_map(|choice| choice.message.get_mut("tool_calls")?.as_array_mut())
+            .flatten()
+        {
+            if let Some(call) = call.as_object_mut() {
+                call.shift_remove("index");
             }
         }
+        Ok(Answer { head: self.head, choices })
     }
 }
 
-fn merge_tool_call(held: &mut Value, call: Value) {
-    let (Value::Array(calls), Value::Object(mut call)) = (held, call) else { return };
-    let position = call.shift_remove("index").and_then(|index| index.as_u64()).unwrap_or(calls.len() as u64);
-    // An absurd index must not make the list grow to it.
-    let position = usize::try_from(position).unwrap_or(usize::MAX).min(calls.len());
-    if position == calls.len() {
-        calls.push(json!({}));
+fn merge_delta(message: &mut Map<String, Value>, delta: Map<String, Value>) -> Result<(), AnswerError> {
+    for (name, value) in delta {
+        match (name.as_str(), value) {
+            ("role", Value::String(role)) => {
+                message.entry(name).or_insert(Value::String(role));
+            }
+            ("tool_calls", Value::Array(calls)) => {
+                let held = message.entry(name).or_insert_with(|| json!([]));
+                if held.is_null() {
+                    *held = json!([]);
+                }
+                calls.into_iter().for_each(|call| merge_tool_call(held, call));
+            }
+            (_, value) => merge_field(message, name, value)?,
+        }
     }
-    merge_fields(&mut calls[position], call);
+    Ok(())
+}
+
+/// Adds a value to a field: texts and lists grow, objects are joined, and nothing that came is ever
+/// replaced.
+fn merge_field(fields: &mut Map<String, Value>, name: String, value: Value) -> Result<(), AnswerError> {
+    match (fields.get_mut(&name), value) {
+        (None, value) => {
+            fields.insert(name, value);
+        }
+        (Some(held @ Value::Null), value) => *held = value,
+        (Some(_), Value::Null) => {}
+        (Some(Value::String(text)), Value::String(more)) => text.push_str(&more),
+        (Some(Value::Array(items)), Value::Array(more)) => items.extend(more),
+        (Some(held @ Value::Object(_)), Value::Object(more)) => merge_fields(held, more),
+        (Some(held), value) if *held == value => {}
+        (Some(Value::Number(_) | Value::Bool(_)), Value::Number(_) | Value::Bool(_)) => {}
+        (Some(_), _) => return Err(AnswerError::Missing("field of one type")),
+    }
+    Ok(())
+}
+
+/// Adds a fragment to the call of the same index.
+fn merge_tool_call(held: &mut Value, call: Value) {
+    let (Value::Array(calls), Value::Object(fragment)) = (held, call) else { return };
+    let index = fragment.get("index").cloned();
+    let known =
+        index.as_ref().and_then(|index| calls.iter().position(|call| call.get("index") == Some(index)));
+    match known {
+        Some(position) => merge_fields(&mut calls[position], fragment),
+        None => calls.push(Value::Object(fragment)),
+    }
 }
 
 fn merge_fields(held: &mut Value, more: Map<String, Value>) {

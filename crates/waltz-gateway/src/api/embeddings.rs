@@ -1,9 +1,11 @@
 //! `POST /v1/embeddings`: passed through to the upstream that serves the model, and recorded.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use waltz_coach::tally::Tally;
 use waltz_coach::upstream::post_with_fallback;
@@ -75,13 +77,16 @@ async fn pass_through(live: &Live, incoming: Incoming, client: &Client) -> Resul
     entry.attempts = tally.attempts;
     let bytes = match outcome {
         Err(why) => return Err(Stop::interrupted(entry, why)),
-        Ok(Err(error)) => return Err(Stop::new(entry, Decision::Failed, draft::api_error(&error))),
+        Ok(Err(error)) => {
+            return Err(Stop::new(entry, Decision::Failed, draft::api_error(&error, &live.screen)));
+        }
         Ok(Ok(bytes)) => bytes,
     };
-    if strict_json::parse_object(&bytes).is_err() {
-        let error =
-            waltz_coach::upstream::CallError::Unusable(agent.name.clone(), "not a JSON object".to_owned());
-        return Err(Stop::new(entry, Decision::Failed, draft::api_error(&error)));
+    // Vectors are many values; nothing of them is needed but that they are an object.
+    if serde_json::from_slice::<HashMap<String, IgnoredAny>>(&bytes).is_err() {
+        let upstream = entry.attempts.last().map(|attempt| attempt.upstream.clone()).unwrap_or_default();
+        let error = waltz_coach::upstream::CallError::Unusable(upstream, "not a JSON object".to_owned());
+        return Err(Stop::new(entry, Decision::Failed, draft::api_error(&error, &live.screen)));
     }
     entry.decision = Decision::Passthrough;
     let mut headers = reply::json_headers();

@@ -22,8 +22,8 @@ use crate::record::{Recorded, record, record_stop};
 use crate::respond::{Responded, Terminal, final_headers};
 use crate::{reply, route};
 
-/// The model of a request that names none; no model can be called so, since a space is not a name.
-const UNNAMED: &str = "elsewhere ";
+/// The model of a request that names none.
+const UNNAMED: &str = "(called elsewhere)";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

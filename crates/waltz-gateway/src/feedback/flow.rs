@@ -8,6 +8,7 @@
 use serde_json::{Map, Value};
 use waltz_coach::judge::THRESHOLD;
 use waltz_exchange::Verdict;
+use waltz_exchange::openai::answer::{FINISH_REASONS, KNOWN_HEAD};
 use waltz_exchange::sse::Event;
 use waltz_screen::{Pace, Window};
 
@@ -44,6 +45,8 @@ pub struct Flow {
     window: Window,
     held: Vec<Event>,
     left: Vec<Event>,
+    plain: bool,
+    unread: bool,
 }
 
 /// What to do after an event.
@@ -73,7 +76,8 @@ pub enum Settled {
 pub struct Part {
     /// Text of the first choice.
     pub text: String,
-    /// The event holds nothing to be read but that text.
+    /// The event is of a form that is known through and through and holds nothing to be read but that
+    /// text. Only such events are ever sent on as they came.
     pub plain: bool,
     /// The event belongs to the end of the stream: it has no choices.
     pub is_end: bool,
@@ -83,20 +87,51 @@ impl Part {
     /// Reads a chunk.
     pub fn of(chunk: &Map<String, Value>) -> Self {
         let choices = chunk.get("choices").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        let mut part = Self { text: String::new(), plain: true, is_end: choices.is_empty() };
+        let known_head = chunk.iter().all(|(name, value)| {
+            name == "choices" || (KNOWN_HEAD.contains(&name.as_str()) && !has_blank(value))
+        });
+        let mut part = Self { text: String::new(), plain: known_head, is_end: choices.is_empty() };
         for choice in choices {
-            part.plain &= choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
-            let delta = choice.get("delta").and_then(Value::as_object);
-            for (name, value) in delta.into_iter().flatten() {
-                match (name.as_str(), value) {
-                    ("content", Value::String(text)) => part.text.push_str(text),
-                    ("role", _) | (_, Value::Null) => {}
-                    (_, Value::String(text)) if text.is_empty() => {}
-                    _ => part.plain = false,
-                }
+            let Some(choice) = choice.as_object() else {
+                part.plain = false;
+                continue;
+            };
+            for (name, value) in choice {
+                part.plain &= match (name.as_str(), value) {
+                    ("index", value) => value.as_u64() == Some(0),
+                    ("finish_reason", Value::String(reason)) => FINISH_REASONS.contains(&reason.as_str()),
+                    ("finish_reason" | "logprobs", Value::Null) => true,
+                    ("delta", Value::Object(delta)) => part.take(delta),
+                    _ => false,
+                };
             }
         }
         part
+    }
+
+    fn take(&mut self, delta: &Map<String, Value>) -> bool {
+        let mut plain = true;
+        for (name, value) in delta {
+            match (name.as_str(), value) {
+                ("content", Value::String(text)) => self.text.push_str(text),
+                ("role", Value::String(role)) => plain &= role == "assistant",
+                ("content" | "refusal" | "tool_calls" | "function_call", Value::Null) => {}
+                _ => plain = false,
+            }
+        }
+        plain
+    }
+}
+
+/// Whether a value holds a text with blanks, which no identifier has.
+fn has_blank(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains(char::is_whitespace),
+        Value::Array(items) => items.iter().any(has_blank),
+        Value::Object(fields) => {
+            fields.iter().any(|(name, inner)| name.contains(char::is_whitespace) || has_blank(inner))
+        }
+        _ => false,
     }
 }
 
@@ -104,7 +139,14 @@ impl Flow {
     /// A draft of which nothing has come yet.
     pub fn new(release: Release) -> Self {
         let pace = if let Release::Windows(pace) = release { pace } else { Pace::Paragraph };
-        Self { release, window: Window::new(pace), held: Vec::new(), left: Vec::new() }
+        Self {
+            release,
+            window: Window::new(pace),
+            held: Vec::new(),
+            left: Vec::new(),
+            plain: true,
+            unread: false,
+        }
     }
 
     /// How the draft is being released by now.
@@ -114,6 +156,7 @@ impl Flow {
 
     /// Takes the next event.
     pub fn push(&mut self, event: Event, part: &Part) -> Next {
+        self.plain &= part.plain;
         if part.is_end {
             // Usage and the like go last, after what waltz has to say.
             self.left.push(event);
@@ -122,6 +165,7 @@ impl Flow {
         if self.release == Release::Unread {
             self.window.push(&part.text);
             self.window.release();
+            self.unread = true;
             return Next::Send(vec![event]);
         }
         self.held.push(event);
@@ -151,9 +195,14 @@ impl Flow {
         self.window.released()
     }
 
-    /// Whether no word went to the client yet.
+    /// Whether nothing went to the client yet.
     pub fn nothing_sent(&self) -> bool {
-        self.window.is_first()
+        self.window.is_first() && !self.unread
+    }
+
+    /// Whether every event so far was of a form that may be sent on as it came.
+    pub fn is_plain(&self) -> bool {
+        self.plain
     }
 
     /// Whether the window before the first release is to be judged.

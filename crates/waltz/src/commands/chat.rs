@@ -37,11 +37,8 @@ impl Chat {
         let sources = self.options.sources();
         runtime()?.block_on(async {
             let mut sources = sources;
-            let (_, mut built) = configured(&sources)?;
-            if built.live.upstreams.is_empty() {
-                sources.fallbacks.extend(super::serve::default_upstream(&sources).await?);
-                built = configured(&sources)?.1;
-            }
+            sources.fallbacks = super::serve::default_upstream(&sources).await?;
+            let (_, built) = configured(&sources)?;
             let first = || built.live.models().into_iter().next().map(|(model, _)| model);
             let model = self.model.or_else(first).ok_or_else(|| Exit {
                 code: 2,
@@ -154,9 +151,12 @@ fn print_verdict(paint: Paint, verdict: &Verdict) -> anyhow::Result<()> {
     say(&line, true).map_err(|exit| anyhow::anyhow!(exit.message))
 }
 
-/// A model's text without the control characters that could drive the terminal.
+/// A model's text without the control characters that could drive the terminal or turn its lines around.
 fn printable(text: &str) -> String {
-    text.chars().filter(|letter| !letter.is_control() || matches!(letter, '\n' | '\t')).collect()
+    let turns = |letter: &char| matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars()
+        .filter(|letter| (!letter.is_control() || matches!(letter, '\n' | '\t')) && !turns(letter))
+        .collect()
 }
 
 fn say(text: &str, end_line: bool) -> Result<(), Exit> {

@@ -50,16 +50,15 @@ impl Serve {
 
 async fn serve(mut sources: Sources) -> Result<(), Exit> {
     let stamped = stamps(&sources);
-    let (_, mut built) = configured(&sources)?;
-    if built.live.upstreams.is_empty() {
-        sources.fallbacks.extend(default_upstream(&sources).await?);
-        built = configured(&sources)?.1;
-    }
+    sources.fallbacks = default_upstream(&sources).await?;
+    let (_, built) = configured(&sources)?;
     let Built { listen, data_dir, drain_timeout, store, live } = built;
     let store = Store::open(store)
         .await
         .with_context(|| format!("cannot open the store in `{}`", data_dir.display()))?;
-    let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
+    let listener = TcpListener::bind(listen)
+        .await
+        .with_context(|| format!("cannot listen on {listen}; `--listen 127.0.0.1:0` takes a free port"))?;
     let admin = admin_token(&data_dir)?;
     let address = listener.local_addr().context("cannot read the address")?;
     let gateway = Gateway::new(live, store, admin);
@@ -102,8 +101,11 @@ fn start_logging(sources: &Sources) {
     }
 }
 
-/// What answers when no upstream is configured.
+/// What answers when no upstream is configured; nothing when one is.
 pub(crate) async fn default_upstream(sources: &Sources) -> Result<Vec<(&'static str, toml::Value)>, Exit> {
+    if !load(sources).raw.upstreams.is_empty() {
+        return Ok(Vec::new());
+    }
     let has_key =
         sources.environment.iter().any(|(name, value)| name == "OPENAI_API_KEY" && !value.is_empty());
     let mut upstream = toml::Table::new();
@@ -165,17 +167,23 @@ async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Sta
         if present == known {
             continue;
         }
+        // An editor may be in the middle of writing: a file is read once it has stayed as it is.
+        tokio::time::sleep(WATCH / 5).await;
+        if stamps(&sources) != present {
+            continue;
+        }
         known = present;
+        let had_keys = !gateway.live.load().settings.keys.is_empty();
         let base = base_folder(&sources);
         let again = sources.clone();
         let built =
             tokio::task::spawn_blocking(move || build::build(&load(&again), &again.environment, &base)).await;
         match built {
-            // The socket stays as it was opened, whatever `listen` says by now.
-            Ok(Ok(built)) if built.live.settings.keys.is_empty() && !bound.ip().is_loopback() => {
+            // A reload never opens to anybody what keys protect: neither a public socket nor one behind a proxy.
+            Ok(Ok(built)) if built.live.settings.keys.is_empty() && had_keys => {
                 note(&format!(
-                    "configuration not reloaded, the old one stays: without `[[keys]]` the open socket {bound} would \
-                     serve anybody; restart to listen elsewhere"
+                    "configuration not reloaded, the old one stays: it has no `[[keys]]` any more, and {bound} would \
+                     serve anybody; restart if that is meant"
                 ));
             }
             Ok(Ok(built)) => {

@@ -185,6 +185,11 @@ impl<'a> Check<'a> {
                 self.mistake(at("key_env"), "give either key_env or key_file, not both");
                 return None;
             }
+            (Some(name), None) if !is_variable_name(name) => {
+                // It may be the key itself, so that it is not repeated here.
+                self.mistake(at("key_env"), "must be the name of an environment variable, not a key");
+                return None;
+            }
             (Some(name), None) => match self.variable(name) {
                 Some(key) => key.to_owned(),
                 None => {
@@ -281,6 +286,7 @@ impl<'a> Check<'a> {
         self.within("coach.max_rounds", u64::from(raw.coach.max_rounds), 0, 10);
         self.within("server.max_body_bytes", raw.server.max_body_bytes, 1024, 1 << 30);
         let heartbeat = self.duration("server.heartbeat_ms", raw.server.heartbeat_ms);
+        let patience = self.duration("server.client_timeout_ms", raw.server.client_timeout_ms);
         let policy = self.policy(&raw.policy);
         let on = |choice: raw::OnFailure| match choice {
             raw::OnFailure::Open => OnFailure::Open,
@@ -293,6 +299,7 @@ impl<'a> Check<'a> {
             stage_wanted: raw.waltz.stage,
             max_body_bytes: usize::try_from(raw.server.max_body_bytes).unwrap_or(usize::MAX),
             heartbeat,
+            patience,
             policy,
             failure: FailurePolicy {
                 low: on(raw.failure.low),
@@ -359,6 +366,12 @@ impl<'a> Check<'a> {
                 self.word(&at("tenant"), tenant);
             }
             match digest(&key.sha256) {
+                Some(sha256) if sha256 == waltz_exchange::id::sha256(b"") => {
+                    self.mistake(at("sha256"), "is the digest of an empty key: was the variable set?");
+                }
+                Some(sha256) if keys.iter().any(|known: &Key| known.sha256 == sha256) => {
+                    self.mistake(at("sha256"), "is the digest of another entry's key");
+                }
                 Some(sha256) => keys.push(Key {
                     name: key.name.clone(),
                     tenant: key.tenant.clone().unwrap_or_else(|| key.name.clone()),
@@ -383,6 +396,13 @@ impl<'a> Check<'a> {
             self.mistake(key, format!("must be 1 to 64 letters, digits or any of . _ -, not `{word}`"));
         }
     }
+}
+
+/// Whether a text could be the name of an environment variable; keys of providers hold other characters.
+pub(crate) fn is_variable_name(text: &str) -> bool {
+    let first = text.chars().next().is_some_and(|letter| letter.is_ascii_alphabetic() || letter == '_');
+    first
+        && text.chars().all(|letter| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_')
 }
 
 /// 64 hex digits as 32 bytes.

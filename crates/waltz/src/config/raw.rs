@@ -51,6 +51,8 @@ pub(crate) struct Server {
     pub(crate) max_body_bytes: u64,
     /// How often a held stream gets a comment.
     pub(crate) heartbeat_ms: u64,
+    /// How long a client may take nothing of an answer, or send nothing of a request, before it is cut off.
+    pub(crate) client_timeout_ms: u64,
     /// How long open exchanges may take after a stop signal.
     pub(crate) drain_timeout_ms: u64,
 }
@@ -62,6 +64,7 @@ impl Default for Server {
             data_dir: String::new(),
             max_body_bytes: 10 * 1024 * 1024,
             heartbeat_ms: 10_000,
+            client_timeout_ms: 30_000,
             drain_timeout_ms: 30_000,
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::build::is_variable_name;
 use super::raw::RawConfig;
 
 /// One effective value.
@@ -14,8 +15,8 @@ pub(crate) struct Row {
     pub(crate) origin: String,
 }
 
-/// All values, in the order of the file's sections. Values never hold secrets: keys are named by
-/// variable or file, or hashed.
+/// All values, in the order of the file's sections. Where a secret was written by mistake, it is not
+/// shown: credentials in an address, or a key in place of a variable's name.
 pub(crate) fn rows(raw: &RawConfig, origins: &BTreeMap<String, String>) -> Vec<Row> {
     let mut rows = Vec::new();
     if let Ok(value) = serde_json::to_value(raw) {
@@ -40,8 +41,19 @@ fn collect(path: &str, value: &Value, origins: &BTreeMap<String, String>, rows: 
         Value::Null => {}
         _ => rows.push(Row {
             key: path.to_owned(),
-            value: value.clone(),
+            value: shown(path, value),
             origin: origins.get(path).cloned().unwrap_or_else(|| "default".to_owned()),
         }),
     }
+}
+
+fn shown(path: &str, value: &Value) -> Value {
+    let Some(text) = value.as_str() else { return value.clone() };
+    if path.ends_with(".key_env") && !is_variable_name(text) {
+        return Value::from("(hidden: not the name of a variable)");
+    }
+    if path.ends_with(".url") && text.contains(['@', '?', '#']) {
+        return Value::from("(hidden: an address with credentials or a query)");
+    }
+    value.clone()
 }

@@ -162,3 +162,22 @@ fn two_gateways_cannot_share_a_folder_and_a_missing_store_is_said() {
     let (code, _, err) = run(&["data", "stats", "--data", "nowhere"], "", folder.path(), &[]);
     assert!(code == 1 && err.contains("nowhere"), "{err}");
 }
+
+#[test]
+fn secrets_in_the_wrong_place_are_not_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = waltz_exchange::id::sha256_hex(b"");
+    let config = format!(
+        "[[upstreams]]\nname = \"a\"\nurl = \"http://user:hunter2@host/v1\"\nkey_env = \"sk-live-abcdef\"\n\
+        [[keys]]\nname = \"k\"\nsha256 = \"{empty}\"\n"
+    );
+    std::fs::write(folder.path().join("waltz.toml"), config).unwrap();
+    for arguments in [["config", "show"], ["config", "check"]] {
+        let (_, out, err) = run(&arguments, "", folder.path(), &[]);
+        for secret in ["hunter2", "sk-live-abcdef"] {
+            assert!(!out.contains(secret) && !err.contains(secret), "{arguments:?}: {out}{err}");
+        }
+    }
+    let (code, _, err) = run(&["config", "check"], "", folder.path(), &[]);
+    assert!(code == 2 && err.contains("empty key") && err.contains("not a key"), "{err}");
+}

@@ -55,7 +55,7 @@ async fn fault_F20_hop_by_hop_and_auth_forwarding() {
     let mock = Mock::start("");
     let config = mock.upstream("main").replace("url =", "key_env = \"TEST_UPSTREAM_KEY\"\nurl =");
     let gateway = Gateway::start(&config, &[("TEST_UPSTREAM_KEY", "sk-configured")]);
-    let headers = "authorization: Bearer client-secret\r\nproxy-authorization: Basic eA==\r\nx-secret: s3cr3t\r\n\
+    let headers = "authorization: Bearer client-secret\r\nproxy-authorization: Basic eA==\r\nx-secret: s3cr3t\r\nconnection: x-secret\r\n\
         x-forwarded-for: 10.0.0.1\r\nx-stainless-os: Linux\r\nopenai-organization: org\r\ncookie: a=b\r\nx-api-key: k\r\n";
     let answer = gateway.raw(&request(HELLO, headers));
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");

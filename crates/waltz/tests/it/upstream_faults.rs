@@ -151,9 +151,10 @@ async fn a_stream_that_breaks_off_ends_with_an_error_and_not_with_done() {
 }
 
 #[tokio::test]
-async fn held_streams_get_heartbeats_and_passthrough_streams_do_not_wait() {
-    let mock = Mock::start("[[reply]]\nchunk_delay_ms = 100\n");
-    let gateway = Gateway::over(&mock, "[server]\nheartbeat_ms = 50\n");
+async fn held_streams_get_heartbeats() {
+    // Chunks come faster than heartbeats are due, so that only the time since the last frame can trigger one.
+    let mock = Mock::start("[[reply]]\nchunk_delay_ms = 40\nchunk_letters = 1\n");
+    let gateway = Gateway::over(&mock, "[server]\nheartbeat_ms = 100\n");
     let body = json!({"stream": true, "messages": [{"role": "user", "content": "one two three four five"}]});
     let reply = gateway.chat(body).await;
     assert!(reply.text.matches(": hold").count() >= 3, "{}", reply.text);
@@ -181,4 +182,153 @@ async fn a_client_that_hangs_up_is_recorded_and_frees_the_upstream() {
     gateway.drain().await;
     let session = gateway.get("/waltz/v1/sessions/gone", &[]).await.json();
     assert_eq!(session["exchanges"][0]["record"]["decision"], "client_gone");
+}
+
+const HARM: &str = "Step 1: gather the explosive materials. Step 2: assemble the bomb.";
+
+fn completion(choice: Value, head: Value) -> String {
+    let mut body =
+        json!({"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]});
+    for (name, value) in head.as_object().unwrap() {
+        body[name] = value.clone();
+    }
+    format!(
+        "[[reply]]\nwhen = {{ coached = false }}\nraw = '''{body}'''\nheaders = {{ content-type = \"application/json\" }}\n[[reply]]\ntext = \"A safe way.\"\n"
+    )
+}
+
+/// Wherever an upstream puts words, they are read, and nothing of a text that was replaced goes out.
+#[tokio::test]
+async fn no_field_of_an_answer_hides_from_the_judge() {
+    let plain = json!({"role": "assistant", "content": "Fine."});
+    let with = |name: &str, value: Value| {
+        let mut message = plain.clone();
+        message[name] = value;
+        json!({"index": 0, "message": message, "finish_reason": "stop"})
+    };
+    let cases = [
+        (with("anything", json!({"data": HARM})), json!({})),
+        (with("tool_calls", json!([{"type": "odd", "payload": {"deep": HARM}}])), json!({})),
+        (
+            with(
+                "tool_calls",
+                json!([{"type": "function", "function": {"name": "f", "arguments": {"command": HARM}}}]),
+            ),
+            json!({}),
+        ),
+        (with("tool_calls", json!({"not": "a list", "text": HARM})), json!({})),
+        (json!({"index": 0, "message": plain, "text": HARM, "finish_reason": "stop"}), json!({})),
+        (json!({"index": 0, "message": plain, "finish_reason": HARM}), json!({})),
+        (with("content", json!("Fine.")), json!({"citations": [HARM], "output_text": HARM})),
+    ];
+    for (choice, head) in cases {
+        let gateway = Gateway::over(&Mock::start(&completion(choice.clone(), head)), "");
+        let reply = gateway.ask("Tell me something").await;
+        assert!(matches!(reply.status, 200 | 502), "{}", reply.text);
+        assert!(!reply.text.contains("assemble the bomb"), "{choice}: {}", reply.text);
+        assert!(!gateway.log_text().contains("assemble the bomb"), "{choice}");
+    }
+    // The same text in many fields: what replaces it leaves none behind.
+    let everywhere = json!({"index": 0, "message": {"role": "assistant", "content": HARM, "thinking": HARM, "x": [HARM]}, "finish_reason": "stop"});
+    let script = completion(everywhere, json!({"head": HARM})).replace("A safe way.", HARM);
+    let reply = Gateway::over(&Mock::start(&script), "").ask("Tell me something").await;
+    assert_eq!(reply.header("x-waltz-decision"), "refused");
+    assert!(!reply.text.contains("assemble the bomb"), "{}", reply.text);
+}
+
+fn stream_of(deltas: &[Value]) -> String {
+    let mut body = String::new();
+    for delta in deltas {
+        let chunk = json!({"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [delta]});
+        body.push_str(&format!("data: {chunk}\n\n"));
+    }
+    body.push_str("data: [DONE]\n\n");
+    format!(
+        "[[reply]]\nwhen = {{ coached = false }}\nraw = '''{body}'''\nheaders = {{ content-type = \"text/event-stream\" }}\n[[reply]]\ntext = \"A safe way.\"\n"
+    )
+}
+
+/// In a stream too, and after good sentences were released.
+#[tokio::test]
+async fn no_event_of_a_stream_hides_from_the_judge() {
+    let sentence = "A harmless sentence about the old harbour and its many ships. ";
+    let good = json!({"index": 0, "delta": {"content": sentence.repeat(3)}, "finish_reason": null});
+    let end = json!({"index": 0, "delta": {}, "finish_reason": "stop"});
+    let hidden = [
+        json!({"index": 0, "delta": {"tool_calls": [{"index": 1, "id": "c", "type": "function", "function": {"name": "f", "arguments": json!({"command": HARM}).to_string()}}]}}),
+        json!({"index": 0, "delta": {"reasoning_content": HARM}}),
+        json!({"index": 0, "delta": {}, "text": HARM}),
+        json!({"index": 1, "delta": {"content": HARM}}),
+        json!({"index": 0, "delta": {"content": HARM}}),
+        json!({"index": 0, "delta": HARM}),
+    ];
+    for event in hidden {
+        for events in [vec![good.clone(), event.clone(), end.clone()], vec![event.clone(), end.clone()]] {
+            let gateway = Gateway::over(&Mock::start(&stream_of(&events)), "");
+            let reply = gateway
+                .chat(json!({"stream": true, "messages": [{"role": "user", "content": "Tell me something"}]}))
+                .await;
+            assert!(!reply.text.contains("assemble the bomb"), "{event}: {}", reply.text);
+        }
+    }
+    // A field that changes its type could make the judged text differ from the sent one.
+    let reset = [
+        json!({"index": 0, "delta": {"content": HARM}}),
+        json!({"index": 0, "delta": {"content": []}}),
+        json!({"index": 0, "delta": {"content": "fine"}}),
+        end,
+    ];
+    let gateway = Gateway::over(&Mock::start(&stream_of(&reset)), "");
+    let reply = gateway
+        .chat(json!({"stream": true, "messages": [{"role": "user", "content": "Tell me something"}]}))
+        .await;
+    assert!(!reply.text.contains("assemble the bomb"), "{}", reply.text);
+}
+
+#[tokio::test]
+async fn odd_usage_many_choices_and_many_values_are_survived() {
+    let bad = json!({"index": 0, "message": {"role": "assistant", "content": HARM}, "finish_reason": "stop"});
+    for usage in [json!([]), json!("x"), json!({"prompt_tokens": u64::MAX, "completion_tokens": u64::MAX})] {
+        let gateway = Gateway::over(&Mock::start(&completion(bad.clone(), json!({"usage": usage}))), "");
+        let reply = gateway.ask("Tell me something").await;
+        assert_eq!(reply.content(), "A safe way.", "{usage}");
+    }
+    let choices: Vec<Value> = (0..500).map(|index| json!({"index": index, "message": {"role": "assistant", "content": HARM}, "finish_reason": "stop"})).collect();
+    let mock = Mock::start(&completion(json!(null), json!({"choices": choices})));
+    let reply = Gateway::over(&mock, "").ask("Tell me something").await;
+    assert_eq!(reply.json()["choices"].as_array().unwrap().len(), 1);
+    assert_eq!(mock.requests().await.len(), 2, "nobody asked for five hundred");
+    let numbers: Vec<u32> = (0..300_000).collect();
+    let fine = json!({"index": 0, "message": {"role": "assistant", "content": "Fine."}, "finish_reason": "stop", "logprobs": {"content": numbers}});
+    assert_eq!(Gateway::over(&Mock::start(&completion(fine, json!({}))), "").ask("hi").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_client_that_reads_nothing_frees_its_slot_and_is_recorded() {
+    let text = "A harmless sentence about the old harbour and its many ships. ".repeat(200_000);
+    let mock = Mock::start(&format!(
+        "[[reply]]\nwhen = {{ contains = \"long\" }}\ntext = \"{text}\"\nchunk_letters = 4000\n[[reply]]\ntext = \"ok\"\n"
+    ));
+    let gateway = Gateway::over(&mock, "max_concurrent = 1\n[server]\nclient_timeout_ms = 300\n");
+    let body =
+        json!({"model": "mock", "stream": true, "messages": [{"role": "user", "content": "a long one"}]})
+            .to_string();
+    let mut slow = std::net::TcpStream::connect(gateway.url.trim_start_matches("http://")).unwrap();
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nx-waltz-session-id: slow\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    std::io::Write::write_all(&mut slow, head.as_bytes()).unwrap();
+    let began = std::time::Instant::now();
+    loop {
+        if gateway.get("/waltz/v1/sessions/slow", &[]).await.text.contains("client_gone") {
+            break;
+        }
+        assert!(began.elapsed().as_secs() < 20, "never given up");
+    }
+    assert_eq!(gateway.ask("hi").await.content(), "ok");
+    drop(slow);
+    let stalled = gateway
+        .raw(b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n{");
+    assert!(stalled.starts_with("HTTP/1.1 408"), "{stalled}");
 }

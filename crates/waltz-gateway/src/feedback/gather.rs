@@ -1,0 +1,229 @@
+//! Gathers a draft from its windows, and releases it on the way where its release allows that.
+
+use bytes::Bytes;
+use serde_json::json;
+use waltz_coach::judge::{Draft, Judge, read_draft};
+use waltz_coach::tally::Tally;
+use waltz_coach::templates;
+use waltz_coach::upstream::CallError;
+use waltz_exchange::openai::{Answer, Choice, StreamAssembler};
+use waltz_exchange::sse::{self, Event};
+use waltz_exchange::{Depth, Verdict, json};
+
+use super::Raw;
+use super::flow::{Flow, Next, Part, Release, Settled};
+use crate::client::{Client, Interrupted};
+use crate::draft::{Window, Windows};
+use crate::route::Routed;
+use crate::settings::OnFailure;
+
+/// Why a draft was not gathered.
+pub(super) enum Broken {
+    Interrupted(Interrupted),
+    Call(CallError),
+}
+
+impl From<Interrupted> for Broken {
+    fn from(why: Interrupted) -> Self {
+        Self::Interrupted(why)
+    }
+}
+
+impl From<CallError> for Broken {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
+}
+
+/// A draft that has arrived, or was stopped.
+pub(super) struct Gathered {
+    pub(super) answer: Answer,
+    pub(super) raw: Raw,
+    pub(super) released: bool,
+    /// What was drafted when the stream was stopped, and why it was.
+    pub(super) stopped: Option<(String, Verdict)>,
+}
+
+/// Puts the draft together, and releases it on the way where its release allows that.
+pub(super) async fn gather(
+    routed: &mut Routed,
+    windows: &mut Windows,
+    tally: &mut Tally,
+    client: &Client,
+) -> Result<Gathered, Broken> {
+    let mut flow = Flow::new(if client.is_streaming() { routed.release } else { Release::Whole });
+    let mut assembler = StreamAssembler::default();
+    let mut ended = false;
+    while !ended {
+        let events = match client.hold(windows.next()).await?? {
+            None => break,
+            Some(Window::Whole(bytes)) => {
+                let answer = Answer::parse(&bytes).map_err(|error| unusable(windows, error.to_string()))?;
+                note_release(routed, Release::Whole);
+                return Ok(Gathered { answer, raw: Raw::Json(bytes), released: false, stopped: None });
+            }
+            Some(Window::Events(events)) => events,
+        };
+        for event in events {
+            if event.data.starts_with("[DONE]") {
+                // Whatever an upstream sends after its end is not part of the answer.
+                ended = true;
+                break;
+            }
+            let chunk = json::parse_answer(event.data.as_bytes())
+                .map_err(|_| unusable(windows, "a chunk is not valid JSON".to_owned()))?;
+            if chunk.get("error").is_some_and(|error| !error.is_null()) {
+                return Err(unusable(windows, "an error inside the stream".to_owned()).into());
+            }
+            let part = Part::of(&chunk);
+            assembler.push(chunk).map_err(|error| unusable(windows, error.to_string()))?;
+            match flow.push(event, &part) {
+                Next::Wait => {}
+                Next::Send(events) => send(client, events).await?,
+                Next::Judge => {
+                    let verdict = client.hold(judge_window(routed, &mut flow, tally)).await?;
+                    match flow.settle(&verdict) {
+                        Settled::Send(events) => send(client, events).await?,
+                        Settled::Hold => {}
+                        Settled::Stop => {
+                            note_release(routed, flow.release());
+                            let answer =
+                                assembler.finish().map_err(|error| unusable(windows, error.to_string()))?;
+                            return Ok(stopped(&flow, answer, verdict));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    if !ended && !assembler.is_finished() {
+        return Err(CallError::Unreachable(windows.upstream().to_owned()).into());
+    }
+    let answer = assembler.finish().map_err(|error| unusable(windows, error.to_string()))?;
+    finish(routed, flow, answer, client).await
+}
+
+/// The end of a stream: what was released so far is judged once more as a whole, with everything that is
+/// still held, before the rest goes.
+async fn finish(
+    routed: &mut Routed,
+    mut flow: Flow,
+    answer: Answer,
+    client: &Client,
+) -> Result<Gathered, Broken> {
+    note_release(routed, flow.release());
+    if flow.nothing_sent() {
+        // Bytes of a form that is not known through and through are never sent on as they came.
+        let raw = if flow.is_plain() { Raw::Events(flow.finish()) } else { Raw::Rewritten };
+        return Ok(Gathered { answer, raw, released: false, stopped: None });
+    }
+    if flow.release() == Release::Unread {
+        return Ok(Gathered { answer, raw: Raw::Events(flow.finish()), released: true, stopped: None });
+    }
+    let verdict = look_back(routed, &answer);
+    if flow.is_plain() {
+        return match flow.settle(&verdict) {
+            Settled::Send(events) => {
+                send(client, events).await?;
+                Ok(Gathered { answer, raw: Raw::Events(flow.finish()), released: true, stopped: None })
+            }
+            Settled::Hold | Settled::Stop => Ok(stopped(&flow, answer, verdict)),
+        };
+    }
+    if verdict.is_unsafe {
+        return Ok(stopped(&flow, answer, verdict));
+    }
+    let left = answer.chunks_after(flow.sent());
+    let events = left.iter().map(|chunk| Event { name: String::new(), data: chunk.to_string() }).collect();
+    Ok(Gathered { answer, raw: Raw::Events(events), released: true, stopped: None })
+}
+
+fn unusable(windows: &Windows, error: String) -> CallError {
+    CallError::Unusable(windows.upstream().to_owned(), error)
+}
+
+async fn send(client: &Client, events: Vec<Event>) -> Result<(), Interrupted> {
+    for event in events {
+        client.frame(Bytes::from(sse::encode(&event.data))).await?;
+    }
+    Ok(())
+}
+
+/// Judges a window with the rules, and the first paragraph of a suspicious request with the feedback model
+/// too. Where that model fails and the policy is to stay closed, the draft is read as a whole.
+async fn judge_window(routed: &mut Routed, flow: &mut Flow, tally: &mut Tally) -> Verdict {
+    let text = flow.judged();
+    note_window(routed, text.len());
+    let live = &routed.live;
+    let judge = Judge { screen: &live.screen, feedback: live.feedback.as_ref(), budget: &live.budget };
+    let draft = Draft {
+        request: &routed.received.request,
+        reading: &routed.reading,
+        text: &text,
+        acts: "",
+        rejected: &[],
+    };
+    let ask = flow.is_first_paragraph() && routed.depth > Depth::Rules;
+    let verdict = judge.judge(draft, if ask { Depth::Always } else { Depth::Rules }, tally).await;
+    if verdict.state.is_degraded() {
+        let closed = live.settings.failure.at(routed.reading.risk) == OnFailure::Closed;
+        routed.received.record.degraded = Some(verdict.state.as_str().to_owned());
+        if closed {
+            flow.hold_all();
+        }
+    }
+    verdict
+}
+
+/// Reads the whole answer once more before its last window goes, tool calls and unknown fields included.
+fn look_back(routed: &mut Routed, answer: &Answer) -> Verdict {
+    let (text, acts) = words(answer, 0);
+    note_window(routed, text.len());
+    let request = &routed.received.request;
+    read_draft(
+        &routed.live.screen,
+        Draft { request, reading: &routed.reading, text: &text, acts: &acts, rejected: &[] },
+    )
+}
+
+/// What a choice says and what it would do. The first choice answers for the fields around the choices.
+pub(super) fn words(answer: &Answer, position: usize) -> (String, String) {
+    let Some(choice) = answer.choices.get(position) else { return (String::new(), String::new()) };
+    let mut text = choice.text();
+    let head = if position == 0 { answer.head_text() } else { String::new() };
+    if !head.is_empty() {
+        text.push('\n');
+        text.push_str(&head);
+    }
+    (text, choice.acts())
+}
+
+pub(super) fn note_window(routed: &mut Routed, bytes: usize) {
+    routed.received.record.scanned.windows += 1;
+    routed.received.record.scanned.answer_bytes += bytes;
+}
+
+fn note_release(routed: &mut Routed, release: Release) {
+    release.as_str().clone_into(&mut routed.received.record.scanned.release);
+}
+
+/// Ends a stream at a harmful window: what was sent stays, a closing sentence and the reason follow.
+fn stopped(flow: &Flow, mut answer: Answer, verdict: Verdict) -> Gathered {
+    let drafted = answer.choices.first().map(Choice::text).unwrap_or_default();
+    let text = format!("{}{}", flow.sent(), templates::STOPPED);
+    answer.forget_unknown();
+    answer.choices.truncate(1);
+    if let Some(choice) = answer.choices.first_mut() {
+        choice.replace_text(&text, false);
+        choice.finish_reason = Some("content_filter".to_owned());
+    }
+    let closing = [
+        json!([{"index": 0, "delta": {"content": templates::STOPPED}, "finish_reason": null}]),
+        json!([{"index": 0, "delta": {}, "finish_reason": "content_filter"}]),
+    ];
+    let left = closing
+        .into_iter()
+        .map(|choices| Event { name: String::new(), data: answer.chunk(choices, false).to_string() });
+    let raw = Raw::Events(left.collect());
+    Gathered { answer, raw, released: true, stopped: Some((drafted, verdict)) }
+}
