@@ -35,7 +35,7 @@ pub(crate) struct ExchangeRows {
     /// Its row in `exchanges`.
     pub(crate) exchange: String,
     /// What it adds to its session.
-    pub(crate) session: String,
+    pub(crate) session: SessionRow,
     /// One per judged text.
     pub(crate) evaluations: Vec<String>,
     /// One per step that training can learn from.
@@ -71,15 +71,33 @@ struct ExchangeRow<'a> {
     record: String,
 }
 
-#[derive(Serialize)]
-struct SessionRow<'a> {
-    tenant: &'a str,
-    session_id: &'a str,
-    subject: Option<&'a str>,
+/// What one or more exchanges add to their session.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct SessionRow {
+    pub(crate) tenant: String,
+    pub(crate) session_id: String,
+    subject: Option<String>,
     started_at: i64,
+    last_at: i64,
+    exchanges: i64,
     coached_choices: i64,
     rounds: i64,
     dir_score_sum: f64,
+}
+
+impl SessionRow {
+    /// Adds what a later exchange of the same session adds to it.
+    pub(crate) fn add(&mut self, later: &Self) {
+        if self.subject.is_none() {
+            self.subject.clone_from(&later.subject);
+        }
+        self.started_at = self.started_at.min(later.started_at);
+        self.last_at = self.last_at.max(later.last_at);
+        self.exchanges += later.exchanges;
+        self.coached_choices += later.coached_choices;
+        self.rounds += later.rounds;
+        self.dir_score_sum += later.dir_score_sum;
+    }
 }
 
 /// Sums over the choices of an exchange, so that statistics need no record.
@@ -138,7 +156,9 @@ pub(crate) fn prepare(position: Position, payload: &[u8]) -> Prepared {
 
 /// The row of an entry that cannot be stored.
 pub(crate) fn rejected(position: Position, payload: &[u8], reason: String) -> RejectedRow {
-    RejectedRow { position, reason, payload: String::from_utf8_lossy(payload).into_owned() }
+    // A NUL is no text for PostgreSQL, just as bytes that are not UTF-8 are none for either database.
+    let storable = |text: &str| text.replace('\0', "\u{fffd}");
+    RejectedRow { position, reason: storable(&reason), payload: storable(&String::from_utf8_lossy(payload)) }
 }
 
 /// Microseconds since 1970, as times are stored.
@@ -161,26 +181,35 @@ pub(crate) fn rated(dir_score: f32, rating: Option<u8>) -> f32 {
 fn rows(entry: Entry) -> Result<Prepared, serde_json::Error> {
     match entry {
         Entry::Exchange(record) => Ok(Prepared::Exchange(Box::new(exchange_rows(&record)?))),
-        Entry::Outcome { outcome, tenant, received_at, id } => Ok(Prepared::Outcome(OutcomeRow {
-            id,
-            tenant,
-            json: serde_json::to_string(&outcome)?,
-            response_id: outcome.response_id,
-            received_at: micros(received_at),
-            success: outcome.success,
-            rating: outcome.rating.map(i64::from),
-        })),
+        Entry::Outcome { outcome, tenant, received_at, id } => {
+            refuse_nul([&id, &tenant, &outcome.response_id])?;
+            Ok(Prepared::Outcome(OutcomeRow {
+                id,
+                tenant,
+                json: serde_json::to_string(&outcome)?,
+                response_id: outcome.response_id,
+                received_at: micros(received_at),
+                success: outcome.success,
+                rating: outcome.rating.map(i64::from),
+            }))
+        }
     }
 }
 
 fn exchange_rows(record: &ExchangeRecord) -> Result<ExchangeRows, serde_json::Error> {
-    refuse_nul(record)?;
+    let ExchangeRecord { id, tenant, session_id, endpoint, agent, variant, task_type, request_hash, .. } =
+        record;
+    let given = [id, tenant, session_id, endpoint, agent, variant, task_type, request_hash];
+    let optional = [&record.subject, &record.response_id, &record.degraded];
+    refuse_nul(given.into_iter().chain(optional.into_iter().flatten()))?;
     let sums = sums(record);
     let session = SessionRow {
-        tenant: &record.tenant,
-        session_id: &record.session_id,
-        subject: record.subject.as_deref(),
+        tenant: record.tenant.clone(),
+        session_id: record.session_id.clone(),
+        subject: record.subject.clone(),
         started_at: micros(record.started_at),
+        last_at: micros(record.started_at),
+        exchanges: 1,
         coached_choices: sums.coached_choices,
         rounds: sums.rounds,
         dir_score_sum: sums.dir_score,
@@ -188,7 +217,7 @@ fn exchange_rows(record: &ExchangeRecord) -> Result<ExchangeRows, serde_json::Er
     Ok(ExchangeRows {
         id: record.id.clone(),
         exchange: exchange_row(record, sums)?,
-        session: serde_json::to_string(&session)?,
+        session,
         evaluations: evaluation_rows(record)?,
         trajectories: trajectory_rows(record)?,
         past: record.choices.iter().filter_map(|choice| past_row(record, choice)).collect(),
@@ -197,13 +226,9 @@ fn exchange_rows(record: &ExchangeRecord) -> Result<ExchangeRows, serde_json::Er
 
 /// SQLite ends a text taken out of JSON at a NUL and PostgreSQL knows no such text, so that a key with
 /// one could not be found again.
-fn refuse_nul(record: &ExchangeRecord) -> Result<(), serde_json::Error> {
-    let ExchangeRecord { id, tenant, session_id, endpoint, agent, variant, task_type, request_hash, .. } =
-        record;
-    let given = [id, tenant, session_id, endpoint, agent, variant, task_type, request_hash];
-    let optional = [&record.subject, &record.response_id, &record.degraded];
-    if given.into_iter().chain(optional.into_iter().flatten()).any(|text| text.contains('\0')) {
-        return Err(serde::de::Error::custom("a key of the exchange holds a NUL character"));
+fn refuse_nul<'a>(keys: impl IntoIterator<Item = &'a String>) -> Result<(), serde_json::Error> {
+    if keys.into_iter().any(|text| text.contains('\0')) {
+        return Err(serde::de::Error::custom("a key of the entry holds a NUL character"));
     }
     Ok(())
 }
