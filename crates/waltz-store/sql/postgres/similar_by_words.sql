@@ -5,10 +5,11 @@ WITH wanted AS (
     SELECT string_to_array($1, ' ') AS words
 ), candidate AS MATERIALIZED (
     SELECT coaching_text.number, coaching_text.words
-    FROM coaching_text, wanted
+    FROM coaching_text
     WHERE coaching_text.words @@ (
-            '''' || wanted.words[1] || ''' & (''' || array_to_string(wanted.words[2:], ''' | ''') || ''')'
-        )::tsquery
+            SELECT ('''' || words[1] || ''' & (''' || array_to_string(words[2:], ''' | ''') || ''')')::tsquery
+            FROM wanted
+        )
         AND coaching_text.number > (SELECT COALESCE(MAX(number), 0) FROM past_coachings) - $2
 ), shared AS (
     SELECT candidate.number, length(candidate.words) AS size,

@@ -1,32 +1,36 @@
 //! What every backend of the store must do. The cases are functions over a store; each opens on an
-//! empty one, so that another database can run the same list.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod common;
+//! empty one, so that both databases run the same list.
 
 use std::fs::File;
 use std::io::BufReader;
 
-use common::{at, coached, exchange, harmful, released, safe};
+use crate::common::{at, coached, exchange, harmful, released, safe};
+use crate::home::{Home, Kind};
 use proptest::test_runner::TestRunner;
 use serde_json::Value;
 use waltz_exchange::{Decision, Outcome, Risk, Verdict, VerdictState};
-use waltz_store::{
-    Entry, EvaluationFilter, Format, Namespace, SessionFilter, Settings, Store, VerdictFilter,
-};
+use waltz_store::{Entry, EvaluationFilter, Format, Namespace, SessionFilter, Store, VerdictFilter};
 
 macro_rules! conformance {
     ($($case:ident),* $(,)?) => {
-        $(
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $case() {
-                let folder = tempfile::tempdir().unwrap();
-                let store = Store::open(Settings::at(folder.path())).await.unwrap();
-                cases::$case(&store).await;
-                assert!(store.health().is_good(), "{:?}", store.health());
-                store.close().await.unwrap();
-            }
-        )*
+        conformance!(sqlite, Kind::Sqlite, $($case),*);
+        conformance!(postgres, Kind::Postgres, $($case),*);
+    };
+    ($module:ident, $kind:expr, $($case:ident),*) => {
+        mod $module {
+            use super::*;
+
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    let home = Home::new($kind).await;
+                    let store = home.open().await;
+                    cases::$case(&store).await;
+                    assert!(store.health().is_good(), "{:?}", store.health());
+                    store.close().await.unwrap();
+                }
+            )*
+        }
     };
 }
 
@@ -483,7 +487,8 @@ async fn parquet_reads_back_with_typed_columns() {
     use parquet::record::RowAccessor as _;
 
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(Settings::at(folder.path())).await.unwrap();
+    let home = Home::new(Kind::Sqlite).await;
+    let store = home.open().await;
     // More rows than one row group holds.
     for number in 0..600 {
         store.append(&exchange(coached(&format!("req_{number:04}"), "acme", "s", number, "a"))).unwrap();
