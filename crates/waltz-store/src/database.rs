@@ -21,7 +21,7 @@ const COMMIT_LIMIT: Duration = Duration::from_secs(60);
 /// The one connection that writes. The drain owns it.
 pub(crate) enum Writer {
     Sqlite(SqlitePool),
-    Postgres(postgres::Link),
+    Postgres(Box<postgres::Link>),
 }
 
 impl Writer {
@@ -31,7 +31,8 @@ impl Writer {
             Database::Sqlite => Self::Sqlite(sqlite::open_writer(settings).await?),
             Database::Postgres { url } => {
                 let instance = instance::of(&settings.data_dir)?;
-                Self::Postgres(postgres::Link::open(url, Some(instance), settings.start_limit).await?)
+                let link = postgres::Link::open(url, Some(instance), settings.start_limit).await?;
+                Self::Postgres(Box::new(link))
             }
         };
         let (name, migrations) = match &writer {

@@ -2,6 +2,7 @@
 //! transaction holds only statements.
 
 mod evaluation;
+mod session;
 mod trajectory;
 
 use jiff::Timestamp;
@@ -13,6 +14,8 @@ use waltz_exchange::{ExchangeRecord, VerdictState};
 use crate::Entry;
 use crate::journal::Position;
 use evaluation::evaluation_rows;
+pub(crate) use session::SessionRow;
+use session::session_row;
 use trajectory::trajectory_rows;
 
 /// One journal entry, ready for the database.
@@ -69,35 +72,6 @@ struct ExchangeRow<'a> {
     overrefused: i64,
     undecided: i64,
     record: String,
-}
-
-/// What one or more exchanges add to their session.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct SessionRow {
-    pub(crate) tenant: String,
-    pub(crate) session_id: String,
-    subject: Option<String>,
-    started_at: i64,
-    last_at: i64,
-    exchanges: i64,
-    coached_choices: i64,
-    rounds: i64,
-    dir_score_sum: f64,
-}
-
-impl SessionRow {
-    /// Adds what a later exchange of the same session adds to it.
-    pub(crate) fn add(&mut self, later: &Self) {
-        if self.subject.is_none() {
-            self.subject.clone_from(&later.subject);
-        }
-        self.started_at = self.started_at.min(later.started_at);
-        self.last_at = self.last_at.max(later.last_at);
-        self.exchanges += later.exchanges;
-        self.coached_choices += later.coached_choices;
-        self.rounds += later.rounds;
-        self.dir_score_sum += later.dir_score_sum;
-    }
 }
 
 /// Sums over the choices of an exchange, so that statistics need no record.
@@ -203,21 +177,10 @@ fn exchange_rows(record: &ExchangeRecord) -> Result<ExchangeRows, serde_json::Er
     let optional = [&record.subject, &record.response_id, &record.degraded];
     refuse_nul(given.into_iter().chain(optional.into_iter().flatten()))?;
     let sums = sums(record);
-    let session = SessionRow {
-        tenant: record.tenant.clone(),
-        session_id: record.session_id.clone(),
-        subject: record.subject.clone(),
-        started_at: micros(record.started_at),
-        last_at: micros(record.started_at),
-        exchanges: 1,
-        coached_choices: sums.coached_choices,
-        rounds: sums.rounds,
-        dir_score_sum: sums.dir_score,
-    };
     Ok(ExchangeRows {
         id: record.id.clone(),
         exchange: exchange_row(record, sums)?,
-        session,
+        session: session_row(record, sums),
         evaluations: evaluation_rows(record)?,
         trajectories: trajectory_rows(record)?,
         past: record.choices.iter().filter_map(|choice| past_row(record, choice)).collect(),

@@ -33,6 +33,8 @@ pub(super) const POSTGRES: &[Migration] = &[Migration {
 /// Held until the transaction ends. In SQLite the transaction has begun with the lock; the number is
 /// the name of the lock and must never change.
 const LOCK: Statement = Statement::each("SELECT 1", "SELECT pg_advisory_xact_lock(7742683310241091)");
+/// A migration may take its time, and waits for another gateway's as long as that takes.
+const TAKE_TIME: Statement = Statement::each("SELECT 1", "SET LOCAL statement_timeout = 0");
 /// The tables that the program sees. In PostgreSQL those are the tables of the first schema on the
 /// search path, in which new ones are created.
 const TABLES: Statement = Statement::each(
@@ -53,6 +55,7 @@ pub(super) async fn migrate(writer: &mut Writer, migrations: &[Migration], name:
     let known = newest(migrations);
     loop {
         let mut transaction = writer.begin().await?;
+        transaction.execute(TAKE_TIME, &[]).await.map_err(Error::database(operation))?;
         transaction.execute(LOCK, &[]).await.map_err(Error::database(operation))?;
         let found = version(&mut transaction, name).await?;
         if found > known {

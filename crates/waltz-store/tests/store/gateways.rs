@@ -167,4 +167,6 @@ async fn a_database_from_a_backup_takes_the_journal_again() {
     store.drained().await.unwrap();
     assert_eq!(store.stats(None).await.unwrap().interactions, 2);
     store.close().await.unwrap();
+    let remove = sqlx::AssertSqlSafe(format!("DROP DATABASE {name}_backup WITH (FORCE)"));
+    sqlx::query(remove).execute(&mut server).await.unwrap();
 }

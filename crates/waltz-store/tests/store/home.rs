@@ -27,6 +27,22 @@ pub(crate) struct Home {
     folder: TempDir,
     /// The URL of a PostgreSQL database.
     pub(crate) url: Option<String>,
+    /// A server that is not the tests' own, from which the database has to be removed.
+    guest_of: Option<String>,
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let (Some(server), Some(url)) = (self.guest_of.clone(), self.url.clone()) else {
+            return;
+        };
+        // A test's runtime cannot wait in a drop; another thread's can.
+        let removal = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(remove_database(&server, &url));
+        });
+        let _ = removal.join();
+    }
 }
 
 /// A look at the tables beside the store.
@@ -38,21 +54,25 @@ pub(crate) enum Tables {
 impl Home {
     /// An empty folder and an empty database.
     pub(crate) async fn new(kind: Kind) -> Self {
-        let url = match kind {
-            Kind::Sqlite => None,
-            Kind::Postgres => Some(fresh_database(&url_of(shared_server())).await),
+        let folder = tempfile::tempdir().unwrap();
+        if kind == Kind::Sqlite {
+            return Self { folder, url: None, guest_of: None };
+        }
+        let (server, guest_of) = match shared_server() {
+            Shared::Own(server) => (server.url("postgres"), None),
+            Shared::Given(url) => (url.clone(), Some(url.clone())),
         };
-        Self { folder: tempfile::tempdir().unwrap(), url }
+        Self { folder, url: Some(fresh_database(&server).await), guest_of }
     }
 
     /// An empty folder on the database at a URL.
     pub(crate) fn on(url: &str) -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), url: Some(url.to_owned()) }
+        Self { folder: tempfile::tempdir().unwrap(), url: Some(url.to_owned()), guest_of: None }
     }
 
     /// Another gateway's home on the same database.
     pub(crate) fn neighbour(&self) -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), url: self.url.clone() }
+        Self { folder: tempfile::tempdir().unwrap(), url: self.url.clone(), guest_of: None }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -174,6 +194,14 @@ pub(crate) async fn fresh_database(server: &str) -> String {
     format!("{host}/{name}?{options}")
 }
 
+async fn remove_database(server: &str, url: &str) {
+    let address = url.split('?').next().unwrap();
+    let (_, name) = address.rsplit_once('/').unwrap();
+    let mut connection = PgConnection::connect(server).await.unwrap();
+    let remove = sqlx::AssertSqlSafe(format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"));
+    sqlx::query(remove).execute(&mut connection).await.unwrap();
+}
+
 enum Shared {
     Own(Server),
     Given(String),
@@ -181,16 +209,10 @@ enum Shared {
 
 /// One server for all tests of this program.
 fn shared_server() -> &'static Shared {
-    static SHARED: OnceLock<Shared> = OnceLock::new();
-    SHARED.get_or_init(|| match std::env::var("WALTZ_TEST_POSTGRES") {
-        Ok(url) => Shared::Given(url),
-        Err(_) => Shared::Own(Server::start().unwrap_or_else(|message| panic!("{message}"))),
-    })
-}
-
-fn url_of(server: &Shared) -> String {
-    match server {
-        Shared::Own(server) => server.url("postgres"),
-        Shared::Given(url) => url.clone(),
-    }
+    static SHARED: OnceLock<Result<Shared, String>> = OnceLock::new();
+    let shared = SHARED.get_or_init(|| match std::env::var("WALTZ_TEST_POSTGRES") {
+        Ok(url) => Ok(Shared::Given(url)),
+        Err(_) => Server::start(false).map(Shared::Own),
+    });
+    shared.as_ref().unwrap_or_else(|message| panic!("{message}"))
 }

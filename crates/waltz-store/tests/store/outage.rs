@@ -11,7 +11,7 @@ use crate::home::{Home, append, fresh_database, refusal, set};
 use crate::server::Server;
 
 async fn home_on_own_server() -> (Home, Server) {
-    let server = Server::start().unwrap_or_else(|message| panic!("{message}"));
+    let server = Server::start(false).unwrap_or_else(|message| panic!("{message}"));
     let url = fresh_database(&server.url("postgres")).await;
     (Home::on(&url), server)
 }

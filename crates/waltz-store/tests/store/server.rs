@@ -10,10 +10,11 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 const SCRIPT: &str = r#"
 trap : INT TERM
+fsync=$1
 cd /
 folder=$(mktemp -d /tmp/waltz-postgres-XXXXXX) || exit 1
 run() {
-    "$0/postgres" -D "$folder/data" -k "$folder" -c listen_addresses= -c fsync=off -c max_connections=200 \
+    "$0/postgres" -D "$folder/data" -k "$folder" -c listen_addresses= -c "fsync=$fsync" -c max_connections=200 \
         >>"$folder/log" 2>&1 &
     server=$!
     until "$0/pg_isready" -q -h "$folder"; do
@@ -45,8 +46,9 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server in a folder of its own. The error says what to install.
-    pub(crate) fn start() -> Result<Self, String> {
+    /// Starts a server in a folder of its own. The error says what to install. Without `fsync` it is
+    /// faster, and a power cut would lose what no test needs.
+    pub(crate) fn start(fsync: bool) -> Result<Self, String> {
         let programs = programs()?;
         // PostgreSQL refuses to run as root.
         let root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
@@ -54,7 +56,8 @@ impl Server {
         if root {
             command.args(["-u", "postgres", "--", "bash"]);
         }
-        command.arg("-c").arg(SCRIPT).arg(programs).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg("-c").arg(SCRIPT).arg(programs).arg(if fsync { "on" } else { "off" });
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut shell = command.spawn().map_err(|error| format!("cannot run bash: {error}"))?;
         let (orders, answers) = (shell.stdin.take(), shell.stdout.take());
         let answers = BufReader::new(answers.ok_or("the shell has no output")?);
