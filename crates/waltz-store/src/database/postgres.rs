@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use secrecy::{ExposeSecret as _, SecretString};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
-use sqlx::{Connection as _, Postgres};
+use sqlx::{Connection as _, Executor as _, Postgres};
 use uuid::Uuid;
 
 use crate::Error;
@@ -106,6 +106,10 @@ impl Link {
         PgPoolOptions::new()
             .max_connections(connections)
             .acquire_timeout(ACQUIRE_LIMIT)
+            // Compiling a question takes longer than answering it.
+            .after_connect(|connection, _| {
+                Box::pin(async { connection.execute("SET jit = off").await.map(|_| ()) })
+            })
             .connect_lazy_with(self.options.clone())
     }
 
@@ -162,7 +166,8 @@ fn describe(options: &PgConnectOptions) -> String {
 fn may_pass(error: &Error) -> bool {
     match error {
         Error::InstanceInUse { .. } => true,
-        Error::Server { source: sqlx::Error::Io(_), .. } => true,
+        // A certificate that does not fit comes as invalid data.
+        Error::Server { source: sqlx::Error::Io(error), .. } => error.kind() != io::ErrorKind::InvalidData,
         Error::Server { source: sqlx::Error::Database(answer), .. } => {
             let code = answer.code().unwrap_or_default();
             ["08", "53", "57P"].iter().any(|class| code.starts_with(class))

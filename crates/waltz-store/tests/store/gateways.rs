@@ -8,7 +8,7 @@ use waltz_store::{Database, Error, Settings, Store};
 use crate::common::{coached, exchange};
 use crate::home::{Home, Kind, append, refusal, set};
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn two_gateways_see_each_others_sessions_and_keep_their_own_position() {
     let first_home = Home::new(Kind::Postgres).await;
     let second_home = first_home.neighbour();
@@ -82,7 +82,7 @@ async fn four_first_starts_at_once_migrate_once() {
     assert_eq!(tables.number("SELECT COUNT(*) FROM journal_positions").await, 4);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn a_copy_of_a_data_folder_is_refused_beside_the_original() {
     let original = Home::new(Kind::Postgres).await;
     let store = original.open().await;
@@ -101,7 +101,7 @@ async fn a_copy_of_a_data_folder_is_refused_beside_the_original() {
     assert_eq!(original.stored().await, set(&["a"]));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn a_database_that_is_not_ours_is_refused() {
     let home = Home::new(Kind::Postgres).await;
     let tables = home.tables().await;
@@ -118,7 +118,7 @@ async fn a_database_that_is_not_ours_is_refused() {
     assert_eq!(schema.stored().await, set(&["a"]), "a schema of its own is enough");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn a_server_that_is_away_is_named_without_the_password() {
     let url = "postgres://waltz:hunter2@127.0.0.1:1/records";
     let home = Home::on(url);
@@ -132,7 +132,7 @@ async fn a_server_that_is_away_is_named_without_the_password() {
     assert!(told.contains("`records` on `127.0.0.1:1`") && !told.contains("hunter2"), "{told}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn what_waiting_cannot_mend_is_an_error_at_once() {
     let home = Home::new(Kind::Postgres).await;
     let url = home.url.clone().unwrap();
@@ -144,7 +144,7 @@ async fn what_waiting_cannot_mend_is_an_error_at_once() {
     assert!(matches!(Database::postgres("host=db".into()), Err(Error::DatabaseUrl)));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn a_database_from_a_backup_takes_the_journal_again() {
     let home = Home::new(Kind::Postgres).await;
     let store = home.open_patient().await;

@@ -13,12 +13,13 @@ mod outage;
 mod recovery;
 mod server;
 
-/// Runs each case, a function over the kind of the database, on both.
+/// Runs each case, a function over the kind of the database, on both. On one thread, so that nothing is
+/// drained between two appends of a test.
 macro_rules! on_both {
     ($($case:ident),* $(,)?) => {
         mod sqlite {
             $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                #[tokio::test]
                 async fn $case() {
                     super::cases::$case(crate::home::Kind::Sqlite).await;
                 }
@@ -26,7 +27,7 @@ macro_rules! on_both {
         }
         mod postgres {
             $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                #[tokio::test]
                 async fn $case() {
                     super::cases::$case(crate::home::Kind::Postgres).await;
                 }

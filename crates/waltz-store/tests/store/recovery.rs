@@ -5,7 +5,6 @@ use std::fs;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use tokio::runtime::Handle;
 use waltz_store::{Error, Settings, Store};
 
 use crate::common::{coached, exchange};
@@ -178,12 +177,16 @@ mod cases {
     }
 
     pub(super) async fn no_order_of_events_loses_or_doubles_an_entry(kind: Kind) {
-        let mut runner = TestRunner::new(ProptestConfig::with_cases(24));
-        let run = |events| {
-            tokio::task::block_in_place(|| Handle::current().block_on(live(kind, events)));
-            Ok(())
+        let property = move || {
+            let mut runner = TestRunner::new(ProptestConfig::with_cases(24));
+            let run = |events| {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(live(kind, events));
+                Ok(())
+            };
+            runner.run(&events(), run).unwrap();
         };
-        runner.run(&events(), run).unwrap();
+        tokio::task::spawn_blocking(property).await.unwrap();
     }
 }
 
