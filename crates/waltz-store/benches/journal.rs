@@ -1,35 +1,52 @@
-//! How dear an append is and how fast the journal drains. Prints one line per figure.
+//! How dear an append is and how fast the journal drains. Prints one line per figure and database:
+//! SQLite, and PostgreSQL where it is installed (a server of its own, over a Unix socket, syncing its log)
+//! or where `WALTZ_TEST_POSTGRES` leads to an empty database.
 //!
 //! `cargo bench -p waltz-store --bench journal`
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
 #[path = "../tests/common/mod.rs"]
 mod common;
+#[path = "../tests/store/server.rs"]
+#[expect(dead_code, reason = "the bench never restarts its server")]
+mod server;
 
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use waltz_store::{Entry, Settings, Store};
+use server::Server;
+use waltz_store::{Database, Entry, Settings, Store};
 
 const ENTRIES: usize = 20_000;
 const COACHED: usize = 5_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(measure())
+    runtime.block_on(measure("sqlite", Database::Sqlite))?;
+    if let Ok(url) = std::env::var("WALTZ_TEST_POSTGRES") {
+        return runtime.block_on(measure("postgres", Database::postgres(url.into())?));
+    }
+    match Server::start(true) {
+        Ok(server) => {
+            let database = Database::postgres(server.url("postgres").into())?;
+            runtime.block_on(measure("postgres", database))
+        }
+        Err(message) => {
+            println!("postgres: not measured, {message}");
+            Ok(())
+        }
+    }
 }
 
-async fn measure() -> Result<(), Box<dyn Error>> {
+async fn measure(name: &str, database: Database) -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     // Nothing drains while appends are timed, and the other way round.
-    let settings = Settings {
-        drain_delay: Duration::from_secs(3600),
-        drain_batch: usize::MAX,
-        ..Settings::at(folder.path())
-    };
+    let usual = Settings { database, ..Settings::at(folder.path()) };
+    let settings =
+        Settings { drain_delay: Duration::from_secs(3600), drain_batch: usize::MAX, ..usual.clone() };
     let entries: Vec<Entry> = (0..ENTRIES).map(entry).collect();
     let size = serde_json::to_vec(&entries[0])?.len();
-    let store = Store::open(settings.clone()).await?;
+    let store = Store::open(settings).await?;
     let mut times = Vec::with_capacity(ENTRIES);
     for entry in &entries {
         let start = Instant::now();
@@ -40,7 +57,7 @@ async fn measure() -> Result<(), Box<dyn Error>> {
     let micros = |share: f64| times[(share * (ENTRIES - 1) as f64) as usize].as_secs_f64() * 1e6;
     let mean = times.iter().sum::<Duration>().as_secs_f64() * 1e6 / ENTRIES as f64;
     println!(
-        "append: n = {ENTRIES}, {size} bytes each, mean {mean:.1} us, median {:.1} us, p99 {:.1} us",
+        "{name} append: n = {ENTRIES}, {size} bytes each, mean {mean:.1} us, median {:.1} us, p99 {:.1} us",
         micros(0.5),
         micros(0.99)
     );
@@ -48,10 +65,12 @@ async fn measure() -> Result<(), Box<dyn Error>> {
     drop(store);
 
     let start = Instant::now();
-    let store = Store::open(Settings::at(folder.path())).await?;
+    let store = Store::open(usual).await?;
     store.drained().await?;
     let rate = ENTRIES as f64 / start.elapsed().as_secs_f64();
-    println!("drain: n = {ENTRIES}, {rate:.0} records per second, each with 2 evaluations and 1 trajectory");
+    println!(
+        "{name} drain: n = {ENTRIES}, {rate:.0} records per second, each with 2 evaluations and 1 trajectory"
+    );
 
     let start = Instant::now();
     for number in 0..COACHED {
@@ -66,15 +85,19 @@ async fn measure() -> Result<(), Box<dyn Error>> {
     }
     store.drained().await?;
     let rate = COACHED as f64 / start.elapsed().as_secs_f64();
-    println!("append and drain: n = {COACHED} coached exchanges, {rate:.0} records per second");
+    println!("{name} append and drain: n = {COACHED} coached exchanges, {rate:.0} records per second");
 
     let start = Instant::now();
     let stats = store.stats(None).await?;
-    println!("stats: over {} exchanges, {:.1} ms", stats.interactions, start.elapsed().as_secs_f64() * 1e3);
+    println!(
+        "{name} stats: over {} exchanges, {:.1} ms",
+        stats.interactions,
+        start.elapsed().as_secs_f64() * 1e3
+    );
     let start = Instant::now();
     let similar = store.similar("acme", "please open the other door", 3).await?;
     println!(
-        "similar: {} found in {COACHED} coachings, {:.1} ms",
+        "{name} similar: {} found in {COACHED} coachings, {:.1} ms",
         similar.len(),
         start.elapsed().as_secs_f64() * 1e3
     );

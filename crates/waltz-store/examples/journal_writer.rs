@@ -1,7 +1,7 @@
 //! Appends records to the store in a folder and prints each id once its append has returned. The kill
 //! test starts it and kills it at a random point; it never closes the store.
 //!
-//! Usage: `journal_writer FOLDER PREFIX COUNT`
+//! Usage: `journal_writer FOLDER PREFIX COUNT [POSTGRES_URL]`
 #![expect(clippy::print_stdout, reason = "the ids are what the kill test reads")]
 
 #[path = "../tests/common/mod.rs"]
@@ -9,15 +9,19 @@ mod common;
 
 use std::error::Error;
 
-use waltz_store::{Settings, Store};
+use waltz_store::{Database, Settings, Store};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().collect();
-    let [_, folder, prefix, count] = arguments.as_slice() else {
-        return Err("usage: journal_writer FOLDER PREFIX COUNT".into());
+    let [_, folder, prefix, count, url @ ..] = arguments.as_slice() else {
+        return Err("usage: journal_writer FOLDER PREFIX COUNT [POSTGRES_URL]".into());
     };
-    let settings = Settings { segment_bytes: 256 << 10, drain_batch: 32, ..Settings::at(folder) };
+    let database = match url.first() {
+        Some(url) => Database::postgres(url.as_str().into())?,
+        None => Database::Sqlite,
+    };
+    let settings = Settings { database, segment_bytes: 256 << 10, drain_batch: 32, ..Settings::at(folder) };
     let store = Store::open(settings).await?;
     for number in 0..count.parse::<u32>()? {
         let id = format!("{prefix}-{number:06}");

@@ -4,10 +4,10 @@ FROM safety_evaluations
 WHERE ($1 IS NULL OR tenant = $1)
     AND (judged_at, id) < ($2, $3)
     AND CASE $4
-        WHEN 'safe' THEN is_unsafe = 0 AND state = 'decided'
-        WHEN 'unsafe' THEN is_unsafe = 1
-        WHEN 'overrefuse' THEN overrefuse = 1
-        WHEN 'degraded' THEN degraded = 1
+        WHEN 'safe' THEN NOT is_unsafe AND state = 'decided'
+        WHEN 'unsafe' THEN is_unsafe
+        WHEN 'overrefuse' THEN overrefuse
+        WHEN 'degraded' THEN degraded
         ELSE TRUE
     END
 ORDER BY judged_at DESC, id DESC

@@ -1,1 +1,1 @@
-SELECT EXISTS (SELECT 1 FROM exchanges WHERE response_id = $1 AND ($2 IS NULL OR tenant = $2)) AS found
+SELECT 1 AS found FROM exchanges WHERE response_id = $1 AND ($2 IS NULL OR tenant = $2) LIMIT 1

@@ -1,147 +1,123 @@
-//! Opening of the SQLite database: one connection that writes, a few that read, WAL between them.
-//! The journal covers what `synchronous = NORMAL` may lose in a power cut.
-//!
-//! A store never silently begins anew. The journal folder is created only after the first migration,
-//! so where it exists the database must exist too: a missing or empty file is then an error. An empty
-//! file without a journal folder was left by a crash during the very first start and is used.
+//! The database behind the store: opened here, migrated here, written through [`Writer`] and read
+//! through [`Readers`]. SQLite lies in the data folder and belongs to one gateway; a PostgreSQL server
+//! is shared by many, each with a journal of its own.
 
-use std::fs::{self, OpenOptions};
-use std::path::{Path, PathBuf};
+mod instance;
+mod migrate;
+mod postgres;
+mod sqlite;
+
 use std::time::Duration;
 
-use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
-};
+use secrecy::SecretString;
+use sqlx::sqlite::SqlitePool;
 
-use crate::migrate::{self, MIGRATIONS};
-use crate::{Error, Settings, journal};
+use crate::sql::{Readers, Transaction};
+use crate::{Database, Error, Settings};
 
-/// A database up to this size is checked page by page when it is opened; a larger one would delay the
-/// start too much.
-const CHECKED_BYTES: u64 = 64 << 20;
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long one commit may take on a server that can go silent; then its connection is given up.
+const COMMIT_LIMIT: Duration = Duration::from_secs(60);
 
-/// The database file of a data folder.
-pub(crate) fn path(data_dir: &Path) -> PathBuf {
-    data_dir.join("waltz.db")
+/// The one connection that writes. The drain owns it.
+pub(crate) enum Writer {
+    Sqlite(SqlitePool),
+    Postgres(Box<postgres::Link>),
 }
 
-/// Opens the connection that writes, and migrates.
-pub(crate) async fn open_writer(settings: &Settings) -> Result<SqlitePool, Error> {
-    let data_dir = &settings.data_dir;
-    let path = path(data_dir);
-    look_before_opening(data_dir, &path)?;
-    let options = options(&path, settings).create_if_missing(true).journal_mode(SqliteJournalMode::Wal);
-    let pool = connect(options, 1, &path).await?;
-    let found = sound_version(&pool, &path).await?;
-    let known = migrate::newest(MIGRATIONS);
-    if found > known {
-        return Err(Error::SchemaTooNew { found, known });
+impl Writer {
+    /// Opens the connection that writes, and migrates.
+    pub(crate) async fn open(settings: &Settings) -> Result<Self, Error> {
+        let mut writer = match &settings.database {
+            Database::Sqlite => Self::Sqlite(sqlite::open_writer(settings).await?),
+            Database::Postgres { url } => {
+                let instance = instance::of(&settings.data_dir)?;
+                let link = postgres::Link::open(url, Some(instance), settings.start_limit).await?;
+                Self::Postgres(Box::new(link))
+            }
+        };
+        let (name, migrations) = match &writer {
+            Self::Sqlite(_) => (sqlite::name(settings), migrate::SQLITE),
+            Self::Postgres(link) => (link.server().to_owned(), migrate::POSTGRES),
+        };
+        migrate::migrate(&mut writer, migrations, &name).await?;
+        Ok(writer)
     }
-    migrate::migrate(&pool, MIGRATIONS, found).await?;
-    Ok(pool)
+
+    /// Begins a transaction, on a new connection where the last one was given up.
+    pub(crate) async fn begin(&mut self) -> Result<Transaction<'_>, Error> {
+        match self {
+            // The lock is taken at once: a reader that turns into a writer half-way could be refused.
+            Self::Sqlite(pool) => pool
+                .begin_with("BEGIN IMMEDIATE")
+                .await
+                .map(Transaction::Sqlite)
+                .map_err(Error::database("begin a transaction")),
+            Self::Postgres(link) => link.begin().await.map(Transaction::Postgres),
+        }
+    }
+
+    /// Whose journal is drained: the key of this gateway's rows in a shared database. A database of its
+    /// own needs none.
+    pub(crate) fn instance(&self) -> String {
+        match self {
+            Self::Sqlite(_) => String::new(),
+            Self::Postgres(link) => link.instance(),
+        }
+    }
+
+    /// How long a commit may take; `None` where nothing can go silent.
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        match self {
+            Self::Sqlite(_) => None,
+            Self::Postgres(_) => Some(COMMIT_LIMIT),
+        }
+    }
+
+    /// Gives up a connection on which something failed, so that the next attempt makes a new one.
+    pub(crate) fn give_up_connection(&mut self) {
+        match self {
+            Self::Sqlite(_) => {}
+            Self::Postgres(link) => link.give_up(),
+        }
+    }
+
+    /// Ends the connection. With `tidy` SQLite's write-ahead log is moved into its file first.
+    pub(crate) async fn close(self, tidy: bool) -> Result<(), Error> {
+        match self {
+            Self::Sqlite(pool) => {
+                let checkpointed = if tidy { sqlite::checkpoint(&pool).await } else { Ok(()) };
+                pool.close().await;
+                checkpointed
+            }
+            Self::Postgres(link) => {
+                link.close().await;
+                Ok(())
+            }
+        }
+    }
 }
 
 /// Opens connections that read. The schema must be the one of this program.
-pub(crate) async fn open_readers(settings: &Settings) -> Result<SqlitePool, Error> {
-    let path = path(&settings.data_dir);
-    if !path.exists() {
-        return Err(Error::DatabaseMissing { path, hint: "start `waltz serve` once to create it" });
-    }
-    let pool = connect(options(&path, settings).read_only(true), settings.readers.max(1), &path).await?;
-    let found = migrate::version(&pool).await.map_err(|source| unsound(&path, source))?;
-    let known = migrate::newest(MIGRATIONS);
-    match found {
-        None => {
-            Err(Error::DatabaseDamaged { path, reason: "it holds tables that are not waltz's".to_owned() })
+pub(crate) async fn open_readers(settings: &Settings) -> Result<Readers, Error> {
+    match &settings.database {
+        Database::Sqlite => {
+            let pool = sqlite::open_readers(settings).await?;
+            let begun = pool.begin().await.map_err(Error::database("begin a transaction"))?;
+            migrate::check(Transaction::Sqlite(begun), migrate::SQLITE, &sqlite::name(settings)).await?;
+            Ok(Readers::Sqlite(pool))
         }
-        Some(found) if found > known => Err(Error::SchemaTooNew { found, known }),
-        Some(found) if found < known => Err(Error::SchemaTooOld { found, known }),
-        Some(_) => Ok(pool),
-    }
-}
-
-/// Moves the write-ahead log into the database file.
-pub(crate) async fn checkpoint(pool: &SqlitePool) -> Result<(), Error> {
-    sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)")
-        .execute(pool)
-        .await
-        .map(|_| ())
-        .map_err(Error::database("checkpoint the write-ahead log"))
-}
-
-fn options(path: &Path, settings: &Settings) -> SqliteConnectOptions {
-    SqliteConnectOptions::new()
-        .filename(path)
-        .synchronous(SqliteSynchronous::Normal)
-        .foreign_keys(true)
-        .busy_timeout(settings.busy_timeout)
-        .pragma("journal_size_limit", "67108864")
-        // A checkpoint syncs the disk: one per 32 MiB of log instead of one per 4.
-        .pragma("wal_autocheckpoint", "8192")
-        .pragma("cache_size", "-32768")
-}
-
-async fn connect(options: SqliteConnectOptions, connections: u32, path: &Path) -> Result<SqlitePool, Error> {
-    SqlitePoolOptions::new()
-        .max_connections(connections)
-        .acquire_timeout(ACQUIRE_TIMEOUT)
-        .connect_with(options)
-        .await
-        .map_err(|source| unsound(path, source))
-}
-
-/// Refuses to create a database where there was one.
-fn look_before_opening(data_dir: &Path, path: &Path) -> Result<(), Error> {
-    let was_used = journal::folder(data_dir).exists();
-    match fs::metadata(path) {
-        Ok(metadata) if metadata.len() == 0 && was_used => {
-            Err(Error::DatabaseDamaged { path: path.to_owned(), reason: "it is empty".to_owned() })
-        }
-        // SQLite would open a file that it may not write for reading and fail much later.
-        Ok(_) => OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(path)
-            .map(|_| ())
-            .map_err(Error::file("open for writing database", path)),
-        Err(source) if source.kind() == std::io::ErrorKind::NotFound => {
-            if was_used {
-                let hint = "its journal is there; restore the database from a backup, or remove the journal folder to begin anew";
-                return Err(Error::DatabaseMissing { path: path.to_owned(), hint });
-            }
-            Ok(())
-        }
-        Err(source) => Err(Error::File { operation: "look at database", path: path.to_owned(), source }),
-    }
-}
-
-async fn sound_version(pool: &SqlitePool, path: &Path) -> Result<i64, Error> {
-    if fs::metadata(path).is_ok_and(|metadata| metadata.len() <= CHECKED_BYTES) {
-        let answer: String = sqlx::query_scalar("PRAGMA quick_check(1)")
-            .fetch_one(pool)
-            .await
-            .map_err(|source| unsound(path, source))?;
-        if answer != "ok" {
-            return Err(Error::DatabaseDamaged { path: path.to_owned(), reason: answer });
+        Database::Postgres { url } => {
+            let mut link = postgres::Link::open(url, None, settings.start_limit).await?;
+            let server = link.server().to_owned();
+            migrate::check(Transaction::Postgres(link.begin().await?), migrate::POSTGRES, &server).await?;
+            let pool = link.pool(settings.readers.max(1));
+            link.close().await;
+            Ok(Readers::Postgres(pool))
         }
     }
-    let version = migrate::version(pool).await.map_err(|source| unsound(path, source))?;
-    version.ok_or_else(|| Error::DatabaseDamaged {
-        path: path.to_owned(),
-        reason: "it holds tables that are not waltz's".to_owned(),
-    })
 }
 
-/// Tells a damaged file (SQLite's codes 11 and 26) from one that cannot be opened.
-fn unsound(path: &Path, source: sqlx::Error) -> Error {
-    let code = source
-        .as_database_error()
-        .and_then(|database| database.code())
-        .and_then(|code| code.parse::<u32>().ok());
-    // Extended codes carry the plain one in their low byte.
-    match code.map(|code| code & 0xff) {
-        Some(11 | 26) => Error::DatabaseDamaged { path: path.to_owned(), reason: source.to_string() },
-        _ => Error::OpenDatabase { path: path.to_owned(), source },
-    }
+/// Fails where a URL is not one of a PostgreSQL database.
+pub(crate) fn check_url(url: &SecretString) -> Result<(), Error> {
+    postgres::options(url).map(|_| ())
 }

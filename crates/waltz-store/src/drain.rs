@@ -5,10 +5,10 @@ use std::slice;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sqlx::sqlite::SqlitePool;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 
+use crate::database::Writer;
 use crate::ingest::{self, Failure};
 use crate::journal::{Batch, Journal, Position};
 use crate::lock::DataLock;
@@ -44,13 +44,13 @@ pub(crate) struct Drain {
     order: watch::Sender<Order>,
     drained: watch::Receiver<Position>,
     report: Arc<Mutex<Report>>,
-    task: Mutex<Option<JoinHandle<()>>>,
+    task: Mutex<Option<JoinHandle<Writer>>>,
 }
 
 /// The task's end.
 struct Work {
     journal: Arc<Journal>,
-    pool: SqlitePool,
+    writer: Writer,
     order: watch::Receiver<Order>,
     drained: watch::Sender<Position>,
     report: Arc<Mutex<Report>>,
@@ -66,7 +66,7 @@ impl Drain {
     pub(crate) fn start(
         settings: &Settings,
         journal: Arc<Journal>,
-        pool: SqlitePool,
+        writer: Writer,
         lock: Arc<DataLock>,
         from: &ingest::Stand,
     ) -> Self {
@@ -75,7 +75,7 @@ impl Drain {
         let report = Arc::new(Mutex::new(Report { rejected: from.rejected, ..Report::default() }));
         let work = Work {
             journal,
-            pool,
+            writer,
             order: order_seen,
             drained: drained_told,
             report: Arc::clone(&report),
@@ -95,13 +95,14 @@ impl Drain {
         reached.map(|_| ()).map_err(|_| Error::DrainStopped)
     }
 
-    /// Gives an order and waits until the task has ended. A second call has nothing to wait for.
-    pub(crate) async fn end(&self, order: Order) -> Result<(), Error> {
+    /// Gives an order, waits until the task has ended, and takes over its connection. A second call
+    /// has nothing to wait for.
+    pub(crate) async fn end(&self, order: Order) -> Result<Option<Writer>, Error> {
         self.order.send_replace(order);
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
         match task {
-            Some(task) => task.await.map_err(|_| Error::Worker { operation: "drain the journal" }),
-            None => Ok(()),
+            Some(task) => task.await.map(Some).map_err(|_| Error::Worker { operation: "drain the journal" }),
+            None => Ok(None),
         }
     }
 
@@ -117,15 +118,15 @@ impl Drain {
 }
 
 impl Work {
-    async fn run(mut self) {
+    async fn run(mut self) -> Writer {
         let mut pause = FIRST_RETRY;
         loop {
             let order = self.current_order();
             if order == Order::Abandon {
-                return;
+                return self.writer;
             }
             match self.step().await {
-                Ok(Step::Idle) if order == Order::Finish => return,
+                Ok(Step::Idle) if order == Order::Finish => return self.writer,
                 Ok(Step::Idle) => self.wait_for_entries().await,
                 Ok(Step::Moved { more }) => {
                     pause = FIRST_RETRY;
@@ -137,7 +138,7 @@ impl Work {
                     tracing::warn!(error = &error as &dyn std::error::Error, "the journal is not drained");
                     self.write_report(|report| report.error = Some(chain(&error)));
                     if order == Order::Finish {
-                        return;
+                        return self.writer;
                     }
                     self.wait(pause).await;
                     pause = (pause * 2).min(self.retry_limit);
@@ -198,8 +199,8 @@ impl Work {
 
     /// Commits a batch. When the database refuses it for good, its entries are committed one by one,
     /// and the one that is refused is kept as rejected instead.
-    async fn commit(&self, batch: &Batch, prepared: &mut [Prepared]) -> Result<(), Error> {
-        match ingest::commit(&self.pool, prepared, batch.next).await {
+    async fn commit(&mut self, batch: &Batch, prepared: &mut [Prepared]) -> Result<(), Error> {
+        match ingest::commit(&mut self.writer, prepared, batch.next).await {
             Ok(()) => return Ok(()),
             Err(Failure::Later(error)) => return Err(error),
             Err(Failure::Refused(error)) => {
@@ -211,13 +212,13 @@ impl Work {
         }
         for (index, (entry, (position, payload))) in prepared.iter_mut().zip(&batch.payloads).enumerate() {
             let next = batch.payloads.get(index + 1).map_or(batch.next, |(following, _)| *following);
-            let refused = match ingest::commit(&self.pool, slice::from_ref(entry), next).await {
+            let refused = match ingest::commit(&mut self.writer, slice::from_ref(entry), next).await {
                 Ok(()) => continue,
                 Err(Failure::Later(error)) => return Err(error),
                 Err(Failure::Refused(error)) => error,
             };
             *entry = Prepared::Rejected(rows::rejected(*position, payload, chain(&refused)));
-            match ingest::commit(&self.pool, slice::from_ref(entry), next).await {
+            match ingest::commit(&mut self.writer, slice::from_ref(entry), next).await {
                 Ok(()) => {}
                 Err(Failure::Later(error) | Failure::Refused(error)) => return Err(error),
             }

@@ -58,6 +58,57 @@ pub enum Error {
         /// What to do about it.
         hint: &'static str,
     },
+    /// The URL of a PostgreSQL database cannot be read. It is not repeated: it may hold a password.
+    #[error(
+        "the database URL cannot be read; it must have the form postgres://USER:PASSWORD@HOST:PORT/DATABASE"
+    )]
+    DatabaseUrl,
+    /// The PostgreSQL server refused the connection or cannot be reached.
+    #[error("cannot connect to PostgreSQL database {server}")]
+    Server {
+        /// Database and host.
+        server: String,
+        /// The server's answer.
+        source: sqlx::Error,
+    },
+    /// The PostgreSQL server was away for too long when the store was opened.
+    #[error(
+        "PostgreSQL database {server} could not be reached for {seconds} s; start the server, or correct the database URL"
+    )]
+    ServerAway {
+        /// Database and host.
+        server: String,
+        /// How long it was tried.
+        seconds: u64,
+        /// The last answer.
+        source: sqlx::Error,
+    },
+    /// Another gateway drains a journal under the same id.
+    #[error(
+        "another gateway is connected to the database as instance `{instance}`; stop it, or, where this data \
+         folder is a copy of its folder, delete the file `instance` of the copy"
+    )]
+    InstanceInUse {
+        /// The id that both have.
+        instance: String,
+    },
+    /// The file with the instance id does not hold one.
+    #[error(
+        "`{}` holds no instance id; restore it, or delete it to start as a new gateway, which stores again what its journal holds",
+        path.display()
+    )]
+    UnknownInstance {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The database holds tables, but not those of waltz.
+    #[error(
+        "database {database} holds tables that are not waltz's; give waltz a database or a schema of its own"
+    )]
+    ForeignTables {
+        /// Its name.
+        database: String,
+    },
     /// The database was written by a newer waltz.
     #[error(
         "database schema is version {found}, this waltz knows versions up to {known}; \

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use sqlx::Row as _;
-use sqlx::sqlite::SqliteRow;
 use waltz_exchange::{Category, Issue};
 
 use crate::sessions::{page, time};
+use crate::sql::{Row, Statement};
 use crate::{Cursor, Error, Store};
+
+const EVALUATIONS: Statement = Statement::both(include_str!("../sql/evaluations.sql"));
 
 /// Which evaluations to list.
 #[derive(Clone, Debug)]
@@ -146,13 +147,16 @@ impl Store {
     pub async fn evaluations(&self, filter: EvaluationFilter) -> Result<Vec<SafetyEvaluation>, Error> {
         let EvaluationFilter { tenant, verdict, limit, before } = filter;
         let before = before.unwrap_or_else(Cursor::start);
-        let rows = sqlx::query(include_str!("../sql/evaluations.sql"))
-            .bind(tenant)
-            .bind(before.at)
-            .bind(before.id)
-            .bind(verdict.map(VerdictFilter::as_str))
-            .bind(page(limit))
-            .fetch_all(&self.readers)
+        let arguments = [
+            tenant.as_deref().into(),
+            before.at.into(),
+            before.id.as_str().into(),
+            verdict.map(VerdictFilter::as_str).into(),
+            page(limit).into(),
+        ];
+        let rows = self
+            .readers
+            .fetch_all(EVALUATIONS, &arguments)
             .await
             .map_err(Error::database("list evaluations"))?;
         rows.iter().map(evaluation).collect()
@@ -160,7 +164,7 @@ impl Store {
 }
 
 /// Reads one row of the table.
-pub(crate) fn evaluation(row: &SqliteRow) -> Result<SafetyEvaluation, Error> {
+pub(crate) fn evaluation(row: &Row) -> Result<SafetyEvaluation, Error> {
     let id: String = row.try_get("id").map_err(Error::database("read an evaluation"))?;
     let (partial, categories, issues) = columns(row, id).map_err(Error::database("read an evaluation"))?;
     let decode = |source| Error::Decode { what: "evaluation", id: partial.id.clone(), source };
@@ -169,7 +173,7 @@ pub(crate) fn evaluation(row: &SqliteRow) -> Result<SafetyEvaluation, Error> {
     Ok(SafetyEvaluation { categories, issues, ..partial })
 }
 
-fn columns(row: &SqliteRow, id: String) -> Result<(SafetyEvaluation, String, String), sqlx::Error> {
+fn columns(row: &Row, id: String) -> Result<(SafetyEvaluation, String, String), sqlx::Error> {
     let partial = SafetyEvaluation {
         id,
         exchange_id: row.try_get("exchange_id")?,
@@ -184,8 +188,8 @@ fn columns(row: &SqliteRow, id: String) -> Result<(SafetyEvaluation, String, Str
         overrefuse: row.try_get("overrefuse")?,
         blocks: row.try_get("blocks")?,
         state: row.try_get("state")?,
-        level: u8::try_from(row.try_get::<i64, _>("level")?).unwrap_or(0),
-        micros: row.try_get::<i64, _>("micros")?.cast_unsigned(),
+        level: u8::try_from(row.try_get::<i64>("level")?).unwrap_or(0),
+        micros: row.try_get::<i64>("micros")?.cast_unsigned(),
         prompt_harm: row.try_get("prompt_harm")?,
         response_harm: row.try_get("response_harm")?,
         refusal: row.try_get("refusal")?,
@@ -197,7 +201,7 @@ fn columns(row: &SqliteRow, id: String) -> Result<(SafetyEvaluation, String, Str
     Ok((partial, row.try_get("categories")?, row.try_get("issues")?))
 }
 
-fn small(row: &SqliteRow, column: &'static str) -> Result<Option<u32>, sqlx::Error> {
+fn small(row: &Row, column: &'static str) -> Result<Option<u32>, sqlx::Error> {
     let number: Option<i64> = row.try_get(column)?;
     Ok(number.and_then(|number| u32::try_from(number).ok()))
 }

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
+use crate::sql::Statement;
 use crate::{Error, Store};
 use rows::ExportRow;
 
@@ -85,7 +86,8 @@ impl Store {
         tenant: Option<&str>,
         sender: &mpsc::Sender<sink::Message>,
     ) -> Result<(), Error> {
-        let mut stream = sqlx::query(namespace.sql()).bind(tenant).fetch(&self.readers);
+        let arguments = [tenant.into()];
+        let mut stream = self.readers.fetch(namespace.statement(), &arguments);
         while let Some(row) = stream.try_next().await.map_err(Error::database("read rows to export"))? {
             let exported: Vec<ExportRow> = rows::from_database(namespace, &row)?;
             for each in exported {
@@ -111,12 +113,12 @@ impl Namespace {
         }
     }
 
-    fn sql(self) -> &'static str {
-        match self {
+    fn statement(self) -> Statement {
+        Statement::both(match self {
             Self::Coaching => include_str!("../sql/export_coaching.sql"),
             Self::Evaluations => include_str!("../sql/export_evaluations.sql"),
             Self::Training => include_str!("../sql/export_training.sql"),
-        }
+        })
     }
 }
 

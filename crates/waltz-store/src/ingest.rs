@@ -1,16 +1,45 @@
 //! Writing of prepared entries. The drain task calls [`commit`] with one batch at a time, on the one
 //! connection that writes.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
+use std::io;
 
-use sqlx::sqlite::SqlitePool;
-use sqlx::{Row as _, Sqlite, Transaction};
+use serde::Serialize;
 
+use crate::database::Writer;
 use crate::journal::Position;
-use crate::rows::{ExchangeRows, OutcomeRow, PastRow, Prepared, RejectedRow};
+use crate::rows::{ExchangeRows, OutcomeRow, PastRow, Prepared, RejectedRow, SessionRow};
+use crate::sql::{Statement, Transaction};
 use crate::{Error, similar};
 
+/// The texts differ in how a JSON list becomes rows.
+macro_rules! each {
+    ($name:literal) => {
+        Statement::each(
+            include_str!(concat!("../sql/sqlite/", $name, ".sql")),
+            include_str!(concat!("../sql/postgres/", $name, ".sql")),
+        )
+    };
+}
+
+const INSERT_EXCHANGES: Statement = each!("insert_exchanges");
+const UPSERT_SESSIONS: Statement = each!("upsert_sessions");
+const INSERT_EVALUATIONS: Statement = each!("insert_evaluations");
+const INSERT_TRAJECTORIES: Statement = each!("insert_trajectories");
+const INSERT_OUTCOME: Statement = Statement::both(include_str!("../sql/insert_outcome.sql"));
+// The next three are kept per gateway in PostgreSQL.
+const INSERT_REJECTED: Statement = each!("insert_rejected");
+const GET_POSITION: Statement = each!("get_position");
+const SET_POSITION: Statement = each!("set_position");
+const INSERT_PAST_COACHING: Statement =
+    Statement::both(include_str!("../sql/sqlite/insert_past_coaching.sql"));
+const INSERT_COACHING_TEXT: Statement =
+    Statement::both(include_str!("../sql/sqlite/insert_coaching_text.sql"));
+const INSERT_PAST_COACHINGS: Statement =
+    Statement::both(include_str!("../sql/postgres/insert_past_coachings.sql"));
+
 /// Where the database stands.
+#[derive(Default)]
 pub(crate) struct Stand {
     /// Everything before this place in the journal is in the database.
     pub(crate) drained: Position,
@@ -26,32 +55,36 @@ pub(crate) enum Failure {
     Refused(Error),
 }
 
-/// Writes a batch and the position after it in one transaction. Each table takes its rows as one JSON
-/// list: a statement per row would spend most of its time on the way to the thread of the connection.
-pub(crate) async fn commit(pool: &SqlitePool, batch: &[Prepared], next: Position) -> Result<(), Failure> {
-    let begin = pool.begin_with("BEGIN IMMEDIATE").await;
-    let mut transaction = begin.map_err(Error::database("begin a drain")).map_err(Failure::Later)?;
-    if let Err(source) = insert(&mut transaction, batch).await {
-        let lasting = is_lasting(&source);
-        let error = Error::Database { operation: "store journal entries", source };
-        return Err(if lasting { Failure::Refused(error) } else { Failure::Later(error) });
+/// Writes a batch and the position after it in one transaction. Whether a commit that was not confirmed
+/// took place is not known: the same batch may come again, and every insert lets a known key be.
+pub(crate) async fn commit(writer: &mut Writer, batch: &[Prepared], next: Position) -> Result<(), Failure> {
+    let outcome = match writer.limit() {
+        None => attempt(writer, batch, next).await,
+        Some(limit) => tokio::time::timeout(limit, attempt(writer, batch, next)).await.unwrap_or_else(|_| {
+            let source = sqlx::Error::Io(io::Error::from(io::ErrorKind::TimedOut));
+            Err(Failure::Later(Error::Database { operation: "store journal entries", source }))
+        }),
+    };
+    if let Err(Failure::Later(_)) = &outcome {
+        writer.give_up_connection();
     }
-    let moved = sqlx::query(include_str!("../sql/set_position.sql"))
-        .bind(next.segment.cast_signed())
-        .bind(next.offset.cast_signed())
-        .execute(&mut *transaction)
-        .await;
-    moved.map_err(Error::database("store the journal position")).map_err(Failure::Later)?;
-    transaction.commit().await.map_err(Error::database("commit a drain")).map_err(Failure::Later)
+    outcome
 }
 
 /// Reads where the database stands.
-pub(crate) async fn stand(pool: &SqlitePool) -> Result<Stand, Error> {
+pub(crate) async fn stand(writer: &mut Writer) -> Result<Stand, Error> {
     let operation = "read the journal position";
-    let row = sqlx::query(include_str!("../sql/get_position.sql"))
-        .fetch_one(pool)
+    let instance = writer.instance();
+    let mut transaction = writer.begin().await?;
+    let rows = transaction
+        .fetch_all(GET_POSITION, &[instance.as_str().into()])
         .await
         .map_err(Error::database(operation))?;
+    transaction.commit().await.map_err(Error::database(operation))?;
+    let Some(row) = rows.first() else {
+        // A gateway that is new to this database: all that its journal holds is to be drained.
+        return Ok(Stand::default());
+    };
     let segment: i64 = row.try_get("segment").map_err(Error::database(operation))?;
     let offset: i64 = row.try_get("position").map_err(Error::database(operation))?;
     let rejected: i64 = row.try_get("rejected").map_err(Error::database(operation))?;
@@ -61,60 +94,86 @@ pub(crate) async fn stand(pool: &SqlitePool) -> Result<Stand, Error> {
     })
 }
 
+async fn attempt(writer: &mut Writer, batch: &[Prepared], next: Position) -> Result<(), Failure> {
+    let instance = writer.instance();
+    let mut transaction = writer.begin().await.map_err(Failure::Later)?;
+    if let Err(source) = insert(&mut transaction, batch, &instance).await {
+        let lasting = is_lasting(&source);
+        let error = Error::Database { operation: "store journal entries", source };
+        return Err(if lasting { Failure::Refused(error) } else { Failure::Later(error) });
+    }
+    let position =
+        [next.segment.cast_signed().into(), next.offset.cast_signed().into(), instance.as_str().into()];
+    let moved = transaction.execute(SET_POSITION, &position).await;
+    moved.map_err(Error::database("store the journal position")).map_err(Failure::Later)?;
+    transaction.commit().await.map_err(Error::database("commit a drain")).map_err(Failure::Later)
+}
+
 /// A refusal of the row itself, which no retry can change: a broken constraint, or text that is too
-/// large (18) or of the wrong type (20).
+/// large or of the wrong type. SQLite's codes for the latter are 18 and 20; PostgreSQL's begin with 22,
+/// 23 and 54.
 fn is_lasting(error: &sqlx::Error) -> bool {
     let Some(database) = error.as_database_error() else {
         return matches!(error, sqlx::Error::Encode(_));
     };
-    !matches!(database.kind(), sqlx::error::ErrorKind::Other)
-        || matches!(database.code().as_deref(), Some("18" | "20"))
+    let code = database.code().unwrap_or_default();
+    let of_row = code.len() == 5 && ["22", "23", "54"].iter().any(|class| code.starts_with(class));
+    !matches!(database.kind(), sqlx::error::ErrorKind::Other) || of_row || matches!(&*code, "18" | "20")
 }
 
-async fn insert(transaction: &mut Transaction<'_, Sqlite>, batch: &[Prepared]) -> Result<(), sqlx::Error> {
+async fn insert(
+    transaction: &mut Transaction<'_>,
+    batch: &[Prepared],
+    instance: &str,
+) -> Result<(), sqlx::Error> {
     let mut exchanges = Vec::new();
     for prepared in batch {
         match prepared {
             Prepared::Exchange(rows) => exchanges.push(&**rows),
             Prepared::Outcome(row) => insert_outcome(transaction, row).await?,
-            Prepared::Rejected(row) => insert_rejected(transaction, row).await?,
+            Prepared::Rejected(row) => insert_rejected(transaction, row, instance).await?,
         }
     }
     if exchanges.is_empty() { Ok(()) } else { insert_exchanges(transaction, &exchanges).await }
 }
 
+/// Each table takes its rows as one JSON list: a statement per row would spend most of its time on the
+/// way to the database.
 async fn insert_exchanges(
-    transaction: &mut Transaction<'_, Sqlite>,
+    transaction: &mut Transaction<'_>,
     exchanges: &[&ExchangeRows],
 ) -> Result<(), sqlx::Error> {
-    let inserted: Vec<String> = sqlx::query_scalar(include_str!("../sql/insert_exchanges.sql"))
-        .bind(list(exchanges.iter().map(|rows| &rows.exchange)))
-        .fetch_all(&mut **transaction)
-        .await?;
+    let rows = list(exchanges.iter().map(|rows| &rows.exchange));
+    let mut inserted = HashSet::new();
+    for row in transaction.fetch_all(INSERT_EXCHANGES, &[rows.as_str().into()]).await? {
+        inserted.insert(row.try_get::<String>("id")?);
+    }
     // An exchange that was there already has everything that hangs on it; of two with the same id in
     // one batch the first was inserted.
-    let mut inserted: HashSet<String> = inserted.into_iter().collect();
     let new: Vec<&ExchangeRows> =
         exchanges.iter().copied().filter(|rows| inserted.remove(&rows.id)).collect();
-    let sessions = list(new.iter().map(|rows| &rows.session));
-    sqlx::query(include_str!("../sql/upsert_sessions.sql"))
-        .bind(sessions)
-        .execute(&mut **transaction)
-        .await?;
-    let evaluations = list(new.iter().flat_map(|rows| &rows.evaluations));
-    sqlx::query(include_str!("../sql/insert_evaluations.sql"))
-        .bind(evaluations)
-        .execute(&mut **transaction)
-        .await?;
-    let trajectories = list(new.iter().flat_map(|rows| &rows.trajectories));
-    sqlx::query(include_str!("../sql/insert_trajectories.sql"))
-        .bind(trajectories)
-        .execute(&mut **transaction)
-        .await?;
-    for row in new.iter().flat_map(|rows| &rows.past) {
-        insert_past(transaction, row).await?;
+    if new.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    transaction.execute(UPSERT_SESSIONS, &[sessions(&new)?.as_str().into()]).await?;
+    let evaluations = list(new.iter().flat_map(|rows| &rows.evaluations));
+    transaction.execute(INSERT_EVALUATIONS, &[evaluations.as_str().into()]).await?;
+    let trajectories = list(new.iter().flat_map(|rows| &rows.trajectories));
+    transaction.execute(INSERT_TRAJECTORIES, &[trajectories.as_str().into()]).await?;
+    insert_past(transaction, new.iter().flat_map(|rows| &rows.past)).await
+}
+
+/// What a batch adds to each session, in the order of the key: PostgreSQL takes a session only once per
+/// statement, and gateways that write the same sessions must lock them in the same order.
+fn sessions(new: &[&ExchangeRows]) -> Result<String, sqlx::Error> {
+    let mut sums: BTreeMap<(&str, &str), SessionRow> = BTreeMap::new();
+    for rows in new {
+        let row = &rows.session;
+        sums.entry((&row.tenant, &row.session_id))
+            .and_modify(|sum| sum.add(row))
+            .or_insert_with(|| row.clone());
+    }
+    json(&sums.into_values().collect::<Vec<_>>())
 }
 
 /// JSON objects as one JSON list.
@@ -130,55 +189,89 @@ fn list<'a>(rows: impl Iterator<Item = &'a String>) -> String {
     text
 }
 
-async fn insert_past(transaction: &mut Transaction<'_, Sqlite>, row: &PastRow) -> Result<(), sqlx::Error> {
-    let number: i64 = sqlx::query_scalar(include_str!("../sql/insert_past_coaching.sql"))
-        .bind(&row.exchange_id)
-        .bind(row.choice)
-        .bind(&row.tenant)
-        .bind(&row.subject)
-        .bind(&row.request_hash)
-        .bind(&row.user_request)
-        .bind(&row.feedback)
-        .bind(&row.accepted)
-        .bind(row.dir_score)
-        .fetch_one(&mut **transaction)
-        .await?;
-    sqlx::query(include_str!("../sql/insert_coaching_text.sql"))
-        .bind(number)
-        .bind(similar::tenant_key(&row.tenant))
-        .bind(&row.user_request)
-        .execute(&mut **transaction)
-        .await?;
+fn json(value: &impl Serialize) -> Result<String, sqlx::Error> {
+    serde_json::to_string(value).map_err(|source| sqlx::Error::Encode(Box::new(source)))
+}
+
+/// SQLite would end a text taken out of JSON at a NUL, so that its rows go one by one, which costs it
+/// little; to a server every statement is a journey, and PostgreSQL gets a list of texts that are JSON
+/// themselves.
+async fn insert_past<'a>(
+    transaction: &mut Transaction<'_>,
+    past: impl Iterator<Item = &'a PastRow>,
+) -> Result<(), sqlx::Error> {
+    if let Transaction::Sqlite(_) = transaction {
+        for row in past {
+            insert_past_row(transaction, row).await?;
+        }
+        return Ok(());
+    }
+    let mut rows = Vec::new();
+    for row in past {
+        rows.push(json(&serde_json::json!({
+            "exchange_id": row.exchange_id,
+            "choice": row.choice,
+            "tenant": row.tenant,
+            "subject": row.subject,
+            "request_hash": row.request_hash,
+            "user_request": json(&row.user_request)?,
+            "feedback": json(&row.feedback)?,
+            "accepted": json(&row.accepted)?,
+            "dir_score": row.dir_score,
+            "words": similar::index_words(&row.tenant, &row.user_request),
+        }))?);
+    }
+    if rows.is_empty() {
+        return Ok(());
+    }
+    transaction.execute(INSERT_PAST_COACHINGS, &[list(rows.iter()).as_str().into()]).await
+}
+
+async fn insert_past_row(transaction: &mut Transaction<'_>, row: &PastRow) -> Result<(), sqlx::Error> {
+    let arguments = [
+        row.exchange_id.as_str().into(),
+        row.choice.into(),
+        row.tenant.as_str().into(),
+        row.subject.as_deref().into(),
+        row.request_hash.as_str().into(),
+        row.user_request.as_str().into(),
+        row.feedback.as_str().into(),
+        row.accepted.as_str().into(),
+        row.dir_score.into(),
+    ];
+    for added in transaction.fetch_all(INSERT_PAST_COACHING, &arguments).await? {
+        let number: i64 = added.try_get("number")?;
+        let tenant = similar::tenant_key(&row.tenant);
+        let text = [number.into(), tenant.as_str().into(), row.user_request.as_str().into()];
+        transaction.execute(INSERT_COACHING_TEXT, &text).await?;
+    }
     Ok(())
 }
 
-async fn insert_outcome(
-    transaction: &mut Transaction<'_, Sqlite>,
-    row: &OutcomeRow,
-) -> Result<(), sqlx::Error> {
-    sqlx::query(include_str!("../sql/insert_outcome.sql"))
-        .bind(&row.id)
-        .bind(&row.tenant)
-        .bind(&row.response_id)
-        .bind(row.received_at)
-        .bind(row.success)
-        .bind(row.rating)
-        .bind(&row.json)
-        .execute(&mut **transaction)
-        .await?;
-    Ok(())
+async fn insert_outcome(transaction: &mut Transaction<'_>, row: &OutcomeRow) -> Result<(), sqlx::Error> {
+    let arguments = [
+        row.id.as_str().into(),
+        row.tenant.as_str().into(),
+        row.response_id.as_str().into(),
+        row.received_at.into(),
+        row.success.into(),
+        row.rating.into(),
+        row.json.as_str().into(),
+    ];
+    transaction.execute(INSERT_OUTCOME, &arguments).await
 }
 
 async fn insert_rejected(
-    transaction: &mut Transaction<'_, Sqlite>,
+    transaction: &mut Transaction<'_>,
     row: &RejectedRow,
+    instance: &str,
 ) -> Result<(), sqlx::Error> {
-    sqlx::query(include_str!("../sql/insert_rejected.sql"))
-        .bind(row.position.segment.cast_signed())
-        .bind(row.position.offset.cast_signed())
-        .bind(&row.reason)
-        .bind(&row.payload)
-        .execute(&mut **transaction)
-        .await?;
-    Ok(())
+    let arguments = [
+        row.position.segment.cast_signed().into(),
+        row.position.offset.cast_signed().into(),
+        row.reason.as_str().into(),
+        row.payload.as_str().into(),
+        instance.into(),
+    ];
+    transaction.execute(INSERT_REJECTED, &arguments).await
 }

@@ -2,9 +2,9 @@
 //! that is asked of it. This crate holds the only SQL of the product.
 //!
 //! A request task calls [`Store::append`] before the terminal frame of an answer leaves: one write to
-//! an append-only file. One background task drains that file into SQLite in group commits and stores
-//! how far it came in the same transaction, so that a replay after a crash stores every entry exactly
-//! once. Gateway, dashboard, trainer and command line read through [`Store`].
+//! an append-only file. One background task drains that file into SQLite or PostgreSQL in group commits
+//! and stores how far it came in the same transaction, so that a replay after a crash stores every
+//! entry exactly once. Gateway, dashboard, trainer and command line read through [`Store`].
 
 mod cursor;
 mod database;
@@ -17,11 +17,11 @@ mod frame;
 mod ingest;
 mod journal;
 mod lock;
-mod migrate;
 mod rows;
 mod sessions;
 mod settings;
 mod similar;
+mod sql;
 mod stats;
 mod store;
 
@@ -31,6 +31,6 @@ pub use error::Error;
 pub use evaluations::{EvaluationFilter, SafetyEvaluation, TextKind, VerdictFilter};
 pub use export::{Format, Namespace};
 pub use sessions::{ExchangeDetail, OutcomeRecord, SessionDetail, SessionFilter, SessionSummary};
-pub use settings::{MAX_ENTRY_BYTES, Settings, Sync};
+pub use settings::{Database, MAX_ENTRY_BYTES, Settings, Sync};
 pub use stats::{CategoryCount, DecisionCount, Rate, Stats};
 pub use store::{Health, Store};

@@ -2,6 +2,7 @@
 //! transaction holds only statements.
 
 mod evaluation;
+mod session;
 mod trajectory;
 
 use jiff::Timestamp;
@@ -13,6 +14,8 @@ use waltz_exchange::{ExchangeRecord, VerdictState};
 use crate::Entry;
 use crate::journal::Position;
 use evaluation::evaluation_rows;
+pub(crate) use session::SessionRow;
+use session::session_row;
 use trajectory::trajectory_rows;
 
 /// One journal entry, ready for the database.
@@ -35,7 +38,7 @@ pub(crate) struct ExchangeRows {
     /// Its row in `exchanges`.
     pub(crate) exchange: String,
     /// What it adds to its session.
-    pub(crate) session: String,
+    pub(crate) session: SessionRow,
     /// One per judged text.
     pub(crate) evaluations: Vec<String>,
     /// One per step that training can learn from.
@@ -69,17 +72,6 @@ struct ExchangeRow<'a> {
     overrefused: i64,
     undecided: i64,
     record: String,
-}
-
-#[derive(Serialize)]
-struct SessionRow<'a> {
-    tenant: &'a str,
-    session_id: &'a str,
-    subject: Option<&'a str>,
-    started_at: i64,
-    coached_choices: i64,
-    rounds: i64,
-    dir_score_sum: f64,
 }
 
 /// Sums over the choices of an exchange, so that statistics need no record.
@@ -138,7 +130,9 @@ pub(crate) fn prepare(position: Position, payload: &[u8]) -> Prepared {
 
 /// The row of an entry that cannot be stored.
 pub(crate) fn rejected(position: Position, payload: &[u8], reason: String) -> RejectedRow {
-    RejectedRow { position, reason, payload: String::from_utf8_lossy(payload).into_owned() }
+    // A NUL is no text for PostgreSQL, just as bytes that are not UTF-8 are none for either database.
+    let storable = |text: &str| text.replace('\0', "\u{fffd}");
+    RejectedRow { position, reason: storable(&reason), payload: storable(&String::from_utf8_lossy(payload)) }
 }
 
 /// Microseconds since 1970, as times are stored.
@@ -161,34 +155,32 @@ pub(crate) fn rated(dir_score: f32, rating: Option<u8>) -> f32 {
 fn rows(entry: Entry) -> Result<Prepared, serde_json::Error> {
     match entry {
         Entry::Exchange(record) => Ok(Prepared::Exchange(Box::new(exchange_rows(&record)?))),
-        Entry::Outcome { outcome, tenant, received_at, id } => Ok(Prepared::Outcome(OutcomeRow {
-            id,
-            tenant,
-            json: serde_json::to_string(&outcome)?,
-            response_id: outcome.response_id,
-            received_at: micros(received_at),
-            success: outcome.success,
-            rating: outcome.rating.map(i64::from),
-        })),
+        Entry::Outcome { outcome, tenant, received_at, id } => {
+            refuse_nul([&id, &tenant, &outcome.response_id])?;
+            Ok(Prepared::Outcome(OutcomeRow {
+                id,
+                tenant,
+                json: serde_json::to_string(&outcome)?,
+                response_id: outcome.response_id,
+                received_at: micros(received_at),
+                success: outcome.success,
+                rating: outcome.rating.map(i64::from),
+            }))
+        }
     }
 }
 
 fn exchange_rows(record: &ExchangeRecord) -> Result<ExchangeRows, serde_json::Error> {
-    refuse_nul(record)?;
+    let ExchangeRecord { id, tenant, session_id, endpoint, agent, variant, task_type, request_hash, .. } =
+        record;
+    let given = [id, tenant, session_id, endpoint, agent, variant, task_type, request_hash];
+    let optional = [&record.subject, &record.response_id, &record.degraded];
+    refuse_nul(given.into_iter().chain(optional.into_iter().flatten()))?;
     let sums = sums(record);
-    let session = SessionRow {
-        tenant: &record.tenant,
-        session_id: &record.session_id,
-        subject: record.subject.as_deref(),
-        started_at: micros(record.started_at),
-        coached_choices: sums.coached_choices,
-        rounds: sums.rounds,
-        dir_score_sum: sums.dir_score,
-    };
     Ok(ExchangeRows {
         id: record.id.clone(),
         exchange: exchange_row(record, sums)?,
-        session: serde_json::to_string(&session)?,
+        session: session_row(record, sums),
         evaluations: evaluation_rows(record)?,
         trajectories: trajectory_rows(record)?,
         past: record.choices.iter().filter_map(|choice| past_row(record, choice)).collect(),
@@ -197,13 +189,9 @@ fn exchange_rows(record: &ExchangeRecord) -> Result<ExchangeRows, serde_json::Er
 
 /// SQLite ends a text taken out of JSON at a NUL and PostgreSQL knows no such text, so that a key with
 /// one could not be found again.
-fn refuse_nul(record: &ExchangeRecord) -> Result<(), serde_json::Error> {
-    let ExchangeRecord { id, tenant, session_id, endpoint, agent, variant, task_type, request_hash, .. } =
-        record;
-    let given = [id, tenant, session_id, endpoint, agent, variant, task_type, request_hash];
-    let optional = [&record.subject, &record.response_id, &record.degraded];
-    if given.into_iter().chain(optional.into_iter().flatten()).any(|text| text.contains('\0')) {
-        return Err(serde::de::Error::custom("a key of the exchange holds a NUL character"));
+fn refuse_nul<'a>(keys: impl IntoIterator<Item = &'a String>) -> Result<(), serde_json::Error> {
+    if keys.into_iter().any(|text| text.contains('\0')) {
+        return Err(serde::de::Error::custom("a key of the entry holds a NUL character"));
     }
     Ok(())
 }

@@ -2,11 +2,17 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use sqlx::Row as _;
-use sqlx::sqlite::SqliteRow;
 use waltz_exchange::{ExchangeRecord, Outcome};
 
+use crate::sql::{Row, Statement};
 use crate::{Cursor, Error, Store, rows};
+
+const SESSIONS_OF_TENANT: Statement = Statement::both(include_str!("../sql/sessions_of_tenant.sql"));
+const SESSIONS_OF_ALL: Statement = Statement::both(include_str!("../sql/sessions_of_all.sql"));
+const SESSION: Statement = Statement::both(include_str!("../sql/session.sql"));
+const SESSION_EXCHANGES: Statement = Statement::both(include_str!("../sql/session_exchanges.sql"));
+const RESPONSE_EXISTS: Statement = Statement::both(include_str!("../sql/response_exists.sql"));
+const OUTCOMES: Statement = Statement::both(include_str!("../sql/outcomes_of_response.sql"));
 
 /// The most exchanges of one session that are read at once, newest kept.
 const MAX_EXCHANGES: i64 = 1000;
@@ -97,19 +103,18 @@ impl Store {
         let operation = "list sessions";
         let before = before.unwrap_or_else(Cursor::start);
         let limit = page(limit);
-        let query = match &tenant {
-            Some(tenant) => sqlx::query(include_str!("../sql/sessions_of_tenant.sql"))
-                .bind(tenant)
-                .bind(before.at)
-                .bind(&before.id)
-                .bind(limit),
-            None => sqlx::query(include_str!("../sql/sessions_of_all.sql"))
-                .bind(before.at)
-                .bind(&before.id)
-                .bind(&before.tenant)
-                .bind(limit),
+        let (at, id) = (before.at.into(), before.id.as_str().into());
+        let found = match &tenant {
+            Some(tenant) => {
+                let arguments = [tenant.as_str().into(), at, id, limit.into()];
+                self.readers.fetch_all(SESSIONS_OF_TENANT, &arguments).await
+            }
+            None => {
+                let arguments = [at, id, before.tenant.as_str().into(), limit.into()];
+                self.readers.fetch_all(SESSIONS_OF_ALL, &arguments).await
+            }
         };
-        let rows = query.fetch_all(&self.readers).await.map_err(Error::database(operation))?;
+        let rows = found.map_err(Error::database(operation))?;
         let summaries: Result<Vec<_>, sqlx::Error> = rows.iter().map(summary).collect();
         summaries.map_err(Error::database(operation))
     }
@@ -122,21 +127,19 @@ impl Store {
         session_id: &str,
     ) -> Result<Option<SessionDetail>, Error> {
         let operation = "read a session";
-        let found = sqlx::query(include_str!("../sql/session.sql"))
-            .bind(session_id)
-            .bind(tenant)
-            .fetch_optional(&self.readers)
+        let found = self
+            .readers
+            .fetch_optional(SESSION, &[session_id.into(), tenant.into()])
             .await
             .map_err(Error::database(operation))?;
         let Some(row) = found else {
             return Ok(None);
         };
         let summary = summary(&row).map_err(Error::database(operation))?;
-        let rows = sqlx::query(include_str!("../sql/session_exchanges.sql"))
-            .bind(session_id)
-            .bind(&summary.tenant)
-            .bind(MAX_EXCHANGES)
-            .fetch_all(&self.readers)
+        let arguments = [session_id.into(), summary.tenant.as_str().into(), MAX_EXCHANGES.into()];
+        let rows = self
+            .readers
+            .fetch_all(SESSION_EXCHANGES, &arguments)
             .await
             .map_err(Error::database(operation))?;
         let mut exchanges = Vec::with_capacity(rows.len());
@@ -148,15 +151,14 @@ impl Store {
 
     /// Whether an answer of that id is in the database.
     pub async fn response_exists(&self, tenant: Option<&str>, response_id: &str) -> Result<bool, Error> {
-        sqlx::query_scalar(include_str!("../sql/response_exists.sql"))
-            .bind(response_id)
-            .bind(tenant)
-            .fetch_one(&self.readers)
+        self.readers
+            .fetch_optional(RESPONSE_EXISTS, &[response_id.into(), tenant.into()])
             .await
+            .map(|found| found.is_some())
             .map_err(Error::database("look for a response"))
     }
 
-    async fn exchange_detail(&self, tenant: &str, row: &SqliteRow) -> Result<ExchangeDetail, Error> {
+    async fn exchange_detail(&self, tenant: &str, row: &Row) -> Result<ExchangeDetail, Error> {
         let operation = "read an exchange";
         let id: String = row.try_get("id").map_err(Error::database(operation))?;
         let response_id: Option<String> = row.try_get("response_id").map_err(Error::database(operation))?;
@@ -175,10 +177,9 @@ impl Store {
 
     async fn outcomes(&self, tenant: &str, response_id: &str) -> Result<Vec<OutcomeRecord>, Error> {
         let operation = "read outcomes";
-        let rows = sqlx::query(include_str!("../sql/outcomes_of_response.sql"))
-            .bind(response_id)
-            .bind(tenant)
-            .fetch_all(&self.readers)
+        let rows = self
+            .readers
+            .fetch_all(OUTCOMES, &[response_id.into(), tenant.into()])
             .await
             .map_err(Error::database(operation))?;
         let mut outcomes = Vec::with_capacity(rows.len());
@@ -203,18 +204,19 @@ pub(crate) fn page(limit: usize) -> i64 {
 }
 
 /// Reads a time column.
-pub(crate) fn time(row: &SqliteRow, column: &'static str) -> Result<Timestamp, sqlx::Error> {
+pub(crate) fn time(row: &Row, column: &'static str) -> Result<Timestamp, sqlx::Error> {
     let micros: i64 = row.try_get(column)?;
     Timestamp::from_microsecond(micros)
         .map_err(|source| sqlx::Error::ColumnDecode { index: column.to_owned(), source: Box::new(source) })
 }
 
 /// Reads a count column.
-pub(crate) fn count(row: &SqliteRow, column: &'static str) -> Result<u64, sqlx::Error> {
+pub(crate) fn count(row: &Row, column: &'static str) -> Result<u64, sqlx::Error> {
     let number: i64 = row.try_get(column)?;
     Ok(u64::try_from(number).unwrap_or(0))
 }
-fn summary(row: &SqliteRow) -> Result<SessionSummary, sqlx::Error> {
+
+fn summary(row: &Row) -> Result<SessionSummary, sqlx::Error> {
     let tenant: String = row.try_get("tenant")?;
     let session_id: String = row.try_get("session_id")?;
     let coached_choices = count(row, "coached_choices")?;

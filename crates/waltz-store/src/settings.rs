@@ -3,13 +3,19 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use secrecy::SecretString;
+
 use crate::frame::MAX_PAYLOAD_BYTES;
+use crate::{Error, database};
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The folder that holds the database, the journal and the lock file.
+    /// The folder that holds the journal, the lock file, and the database where that is SQLite. Every
+    /// gateway has its own.
     pub data_dir: PathBuf,
+    /// Where the journal is drained to.
+    pub database: Database,
     /// What an append survives.
     pub sync: Sync,
     /// A journal segment that has reached this size is closed and a new one is begun.
@@ -22,7 +28,9 @@ pub struct Settings {
     pub drain_batch: usize,
     /// The longest pause between two attempts while the database is away.
     pub retry_limit: Duration,
-    /// How long a statement waits for another process that writes to the same database.
+    /// How long opening waits for a database server that is away.
+    pub start_limit: Duration,
+    /// How long a statement of SQLite waits for another process that writes to the same database.
     pub busy_timeout: Duration,
     /// Connections that read.
     pub readers: u32,
@@ -32,12 +40,14 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             data_dir: PathBuf::from("data"),
+            database: Database::Sqlite,
             sync: Sync::Process,
             segment_bytes: 64 << 20,
             max_journal_bytes: 1 << 30,
             drain_delay: Duration::from_millis(10),
             drain_batch: 512,
             retry_limit: Duration::from_secs(5),
+            start_limit: Duration::from_secs(30),
             busy_timeout: Duration::from_secs(5),
             readers: 4,
         }
@@ -48,6 +58,27 @@ impl Settings {
     /// The defaults on a given folder.
     pub fn at(data_dir: impl Into<PathBuf>) -> Self {
         Self { data_dir: data_dir.into(), ..Self::default() }
+    }
+}
+
+/// Where the journal is drained to.
+#[derive(Clone, Debug, Default)]
+pub enum Database {
+    /// A file in the data folder, for one gateway.
+    #[default]
+    Sqlite,
+    /// A PostgreSQL server that many gateways may share.
+    Postgres {
+        /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`. It is never printed.
+        url: SecretString,
+    },
+}
+
+impl Database {
+    /// A PostgreSQL database by its URL, which is read but not connected to.
+    pub fn postgres(url: SecretString) -> Result<Self, Error> {
+        database::check_url(&url)?;
+        Ok(Self::Postgres { url })
     }
 }
 

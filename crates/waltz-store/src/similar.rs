@@ -3,16 +3,27 @@
 
 use std::collections::HashSet;
 
-use sqlx::Row as _;
-use sqlx::sqlite::SqliteRow;
 use waltz_exchange::PastCoaching;
 use waltz_exchange::id::request_hash;
 
 use crate::sessions::page;
+use crate::sql::{Readers, Row, Statement};
 use crate::{Error, Store};
+
+const BY_HASH: Statement = Statement::both(include_str!("../sql/similar_by_hash.sql"));
+// Each database has a full-text index of its own kind.
+const BY_WORDS: Statement = Statement::each(
+    include_str!("../sql/sqlite/similar_by_words.sql"),
+    include_str!("../sql/postgres/similar_by_words.sql"),
+);
 
 /// The most words of a request that are searched for.
 const MAX_WORDS: usize = 24;
+/// The most words of a request that PostgreSQL's index holds.
+const MAX_INDEXED_WORDS: usize = 2000;
+/// The longest word for a tenant. An index entry of PostgreSQL has at most 2046 bytes; a search looks at
+/// the tenant itself too.
+const MAX_TENANT_KEY: usize = 1000;
 /// The newest coachings that are searched by words; the very same request is found at any age.
 const SEARCHED: i64 = 20_000;
 /// Rows looked at for each row wanted, because some share too little or repeat a request.
@@ -39,30 +50,31 @@ impl Store {
             return Ok(Vec::new());
         }
         let hash = request_hash(user_request_masked);
-        let same = sqlx::query(include_str!("../sql/similar_by_hash.sql"))
-            .bind(tenant)
-            .bind(&hash)
-            .bind(page(limit))
-            .fetch_all(&self.readers)
+        let same = self
+            .readers
+            .fetch_all(BY_HASH, &[tenant.into(), hash.as_str().into(), page(limit).into()])
             .await
             .map_err(Error::database(operation))?;
         let mut found = Vec::new();
         for row in &same {
             found.push(past_coaching(row).map_err(Error::database(operation))?);
         }
-        let wanted = words(user_request_masked);
+        let wanted = words(user_request_masked, MAX_WORDS);
         if found.len() >= limit || wanted.is_empty() {
             return Ok(found);
         }
-        let alike = sqlx::query(include_str!("../sql/similar_by_words.sql"))
-            .bind(search(tenant, &wanted))
-            .bind(SEARCHED)
-            .bind(page(same.len() + limit.saturating_mul(SURPLUS)))
-            .bind(tenant)
-            .bind(&hash)
-            .fetch_all(&self.readers)
-            .await
-            .map_err(Error::database(operation))?;
+        let search = match &self.readers {
+            Readers::Sqlite(_) => match_expression(tenant, &wanted),
+            Readers::Postgres(_) => word_list(tenant, &wanted),
+        };
+        let arguments = [
+            search.as_str().into(),
+            SEARCHED.into(),
+            page(same.len() + limit.saturating_mul(SURPLUS)).into(),
+            tenant.into(),
+            hash.as_str().into(),
+        ];
+        let alike = self.readers.fetch_all(BY_WORDS, &arguments).await.map_err(Error::database(operation))?;
         let mut seen = HashSet::new();
         for row in &alike {
             let other: String = row.try_get("request_hash").map_err(Error::database(operation))?;
@@ -85,34 +97,57 @@ pub(crate) fn tenant_key(tenant: &str) -> String {
     key
 }
 
-/// The distinct words of a request that are worth searching for, in lower case.
-fn words(text: &str) -> Vec<String> {
+/// What PostgreSQL's index keeps of a request. The program splits the words, because a server would do
+/// it by its own language.
+pub(crate) fn index_words(tenant: &str, user_request: &str) -> String {
+    word_list(tenant, &words(user_request, MAX_INDEXED_WORDS))
+}
+
+/// The first distinct words of a text that are worth searching for, in lower case.
+fn words(text: &str, most: usize) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
+    let mut seen = HashSet::new();
     for word in text.split(|letter: char| !letter.is_alphanumeric()) {
         let word = word.to_lowercase();
         // One letter says little, except in scripts that do not separate words.
         let long_enough = word.chars().count() > 2 || !word.is_ascii();
-        if long_enough && !word.is_empty() && !STOP_WORDS.contains(&word.as_str()) && !words.contains(&word) {
+        if long_enough
+            && !word.is_empty()
+            && !STOP_WORDS.contains(&word.as_str())
+            && seen.insert(word.clone())
+        {
             words.push(word);
         }
-        if words.len() == MAX_WORDS {
+        if words.len() == most {
             break;
         }
     }
     words
 }
 
-/// A full-text search. Every word is quoted and holds only letters and digits, so that none of them
+/// A search in SQLite's index. Every word is quoted and holds only letters and digits, so that none of them
 /// can be read as an operator.
-fn search(tenant: &str, words: &[String]) -> String {
+fn match_expression(tenant: &str, words: &[String]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
     format!("tenant_key : \"{}\" AND user_request : ({})", tenant_key(tenant), quoted.join(" OR "))
+}
+
+/// The tenant and the beginnings of words with spaces between them, as PostgreSQL's index and a search
+/// in it have them. All are letters and digits. The beginnings take care of endings, which SQLite's
+/// index does by the rules of English.
+fn word_list(tenant: &str, words: &[String]) -> String {
+    let mut list: String = tenant_key(tenant).chars().take(MAX_TENANT_KEY).collect();
+    for word in words {
+        list.push(' ');
+        list.push_str(&stem(word));
+    }
+    list
 }
 
 /// One word in common is chance: a third of the shorter request's words must be shared. Words count as
 /// shared when their first five letters agree, which takes care of endings.
 fn shares_enough(wanted: &[String], other: &str) -> bool {
-    let others: HashSet<String> = words(other).iter().map(|word| stem(word)).collect();
+    let others: HashSet<String> = words(other, MAX_WORDS).iter().map(|word| stem(word)).collect();
     let shared = wanted.iter().filter(|word| others.contains(&stem(word))).count();
     let shorter = wanted.len().min(others.len());
     shared > 0 && shared * 3 >= shorter
@@ -122,12 +157,12 @@ fn stem(word: &str) -> String {
     word.chars().take(5).collect()
 }
 
-fn past_coaching(row: &SqliteRow) -> Result<PastCoaching, sqlx::Error> {
+fn past_coaching(row: &Row) -> Result<PastCoaching, sqlx::Error> {
     let dir_score: f64 = row.try_get("dir_score")?;
     Ok(PastCoaching {
-        user_request: row.try_get("user_request")?,
-        feedback: row.try_get("feedback")?,
-        accepted: row.try_get("accepted")?,
+        user_request: row.free_text("user_request")?,
+        feedback: row.free_text("feedback")?,
+        accepted: row.free_text("accepted")?,
         dir_score: dir_score as f32,
     })
 }
@@ -138,17 +173,18 @@ mod tests {
 
     #[test]
     fn a_search_holds_no_operators() {
-        let wanted = words("pick\" OR tenant_key:* NEAR(lock) -- AND");
+        let wanted = words("pick\" OR tenant_key:* NEAR(lock) -- AND", MAX_WORDS);
         assert_eq!(
-            search("a\"b", &wanted),
+            match_expression("a\"b", &wanted),
             "tenant_key : \"t612262\" AND user_request : (\"pick\" OR \"tenant\" OR \"key\" OR \"near\" OR \"lock\")"
         );
-        assert!(words("?!  \0 \"\" '").is_empty());
+        assert_eq!(word_list("a\"b", &wanted), "t612262 pick tenan key near lock");
+        assert!(words("?!  \0 \"\" '", MAX_WORDS).is_empty());
     }
 
     #[test]
     fn chance_is_not_similarity() {
-        let wanted = words("how do I pick the lock of my own front door");
+        let wanted = words("how do I pick the lock of my own front door", MAX_WORDS);
         assert!(shares_enough(&wanted, "picking a lock on my front door, how?"));
         assert!(!shares_enough(&wanted, "bake bread in front of guests with yeast flour salt water"));
     }

@@ -1,11 +1,17 @@
 //! Numbers over all exchanges. Every mean and every rate comes with the count it rests on.
 
 use serde::{Deserialize, Serialize};
-use sqlx::Row as _;
-use sqlx::sqlite::SqliteRow;
 
 use crate::sessions::count;
+use crate::sql::{Row, Statement};
 use crate::{Error, Store};
+
+const BY_DECISION: Statement = Statement::both(include_str!("../sql/stats_by_decision.sql"));
+// The texts differ in how the keys of a JSON object become rows.
+const BY_CATEGORY: Statement = Statement::each(
+    include_str!("../sql/sqlite/stats_by_category.sql"),
+    include_str!("../sql/postgres/stats_by_category.sql"),
+);
 
 /// Numbers over all exchanges, or over a tenant's.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -74,17 +80,17 @@ impl Store {
         let operation = "count exchanges";
         let mut stats = Stats::default();
         let mut totals = Totals::default();
-        let decisions = sqlx::query(include_str!("../sql/stats_by_decision.sql"))
-            .bind(tenant)
-            .fetch_all(&self.readers)
+        let decisions = self
+            .readers
+            .fetch_all(BY_DECISION, &[tenant.into()])
             .await
             .map_err(Error::database(operation))?;
         for row in &decisions {
             add_decision(&mut stats, &mut totals, row).map_err(Error::database(operation))?;
         }
-        let categories = sqlx::query(include_str!("../sql/stats_by_category.sql"))
-            .bind(tenant)
-            .fetch_all(&self.readers)
+        let categories = self
+            .readers
+            .fetch_all(BY_CATEGORY, &[tenant.into()])
             .await
             .map_err(Error::database(operation))?;
         for row in &categories {
@@ -100,7 +106,7 @@ impl Store {
     }
 }
 
-fn add_decision(stats: &mut Stats, totals: &mut Totals, row: &SqliteRow) -> Result<(), sqlx::Error> {
+fn add_decision(stats: &mut Stats, totals: &mut Totals, row: &Row) -> Result<(), sqlx::Error> {
     let exchanges = count(row, "interactions")?;
     stats.by_decision.push(DecisionCount { decision: row.try_get("decision")?, exchanges });
     stats.interactions += exchanges;
@@ -108,15 +114,17 @@ fn add_decision(stats: &mut Stats, totals: &mut Totals, row: &SqliteRow) -> Resu
     stats.undecided += count(row, "undecided")?;
     totals.coached_choices += count(row, "coached_choices")?;
     totals.rounds += count(row, "rounds")?;
-    totals.dir_score += row.try_get::<f64, _>("dir_score_sum")?;
+    totals.dir_score += row.try_get::<f64>("dir_score_sum")?;
     totals.judged += count(row, "judged")?;
     totals.safe += count(row, "safe")?;
     totals.overrefused += count(row, "overrefused")?;
     Ok(())
 }
+
 fn share(part: u64, n: u64) -> Rate {
     rate(part as f64, n)
 }
+
 fn rate(sum: f64, n: u64) -> Rate {
     Rate { value: (n > 0).then(|| sum / n as f64), n }
 }

@@ -3,20 +3,21 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sqlx::sqlite::SqlitePool;
 use tokio::task::spawn_blocking;
 
+use crate::database::{self, Writer};
 use crate::drain::{Drain, Order};
 use crate::journal::Journal;
 use crate::lock::DataLock;
-use crate::{Entry, Error, Settings, database, ingest};
+use crate::sql::Readers;
+use crate::{Entry, Error, Settings, ingest};
 
 /// The store of one data folder. Share it in an `Arc`.
 ///
 /// Dropping a store without [`Store::close`] stops its drain after the commit that is under way;
 /// nothing is lost, the rest is drained at the next start.
 pub struct Store {
-    pub(crate) readers: SqlitePool,
+    pub(crate) readers: Readers,
     /// `None` in a store that was opened for reading only.
     writing: Option<Writing>,
 }
@@ -24,7 +25,6 @@ pub struct Store {
 struct Writing {
     journal: Arc<Journal>,
     drain: Drain,
-    pool: SqlitePool,
     /// Taken out when the store is closed. The drain holds it too, until its task has ended.
     lock: Mutex<Option<Arc<DataLock>>>,
 }
@@ -58,11 +58,12 @@ impl Health {
 
 impl Store {
     /// Locks the data folder, opens and migrates the database, and starts draining the journal,
-    /// beginning with what an earlier process left. Creates what is missing.
+    /// beginning with what an earlier process left. Creates what is missing. For a database server that
+    /// is away it waits as long as [`Settings::start_limit`] says.
     pub async fn open(settings: Settings) -> Result<Self, Error> {
         let lock = Arc::new(DataLock::take(&settings.data_dir)?);
-        let pool = database::open_writer(&settings).await?;
-        let stand = ingest::stand(&pool).await?;
+        let mut writer = Writer::open(&settings).await?;
+        let stand = ingest::stand(&mut writer).await?;
         let readers = database::open_readers(&settings).await?;
         let drained = stand.drained;
         let (settings, journal) = spawn_blocking(move || {
@@ -72,16 +73,20 @@ impl Store {
         .await
         .map_err(|_| Error::Worker { operation: "open the journal" })?;
         let journal = Arc::new(journal?);
-        let drain = Drain::start(&settings, Arc::clone(&journal), pool.clone(), Arc::clone(&lock), &stand);
+        let drain = Drain::start(&settings, Arc::clone(&journal), writer, Arc::clone(&lock), &stand);
         let lock = Mutex::new(Some(lock));
-        Ok(Self { readers, writing: Some(Writing { journal, drain, pool, lock }) })
+        Ok(Self { readers, writing: Some(Writing { journal, drain, lock }) })
     }
 
     /// Opens the database of a data folder beside a running gateway, for reading only. It takes no
     /// lock and drains nothing: entries that are still in the journal are not seen.
     pub async fn open_read_only(data_dir: impl AsRef<Path>) -> Result<Self, Error> {
-        let readers = database::open_readers(&Settings::at(data_dir.as_ref())).await?;
-        Ok(Self { readers, writing: None })
+        Self::open_for_reading(&Settings::at(data_dir.as_ref())).await
+    }
+
+    /// The same for any database. Of the settings only those that speak of the database are used.
+    pub async fn open_for_reading(settings: &Settings) -> Result<Self, Error> {
+        Ok(Self { readers: database::open_readers(settings).await?, writing: None })
     }
 
     /// Appends an entry to the journal with one write. When it returns `Ok`, no crash of the process
@@ -102,7 +107,7 @@ impl Store {
         drain.reaches(target).await
     }
 
-    /// Refuses further appends, drains what is left, checkpoints and releases the folder. When the
+    /// Refuses further appends, drains what is left, closes the database and releases the folder. When the
     /// database does not take the rest, that is the error; the rest stays in the journal.
     pub async fn close(&self) -> Result<(), Error> {
         self.end(Order::Finish).await
@@ -135,24 +140,23 @@ impl Store {
     }
 
     async fn end(&self, order: Order) -> Result<(), Error> {
-        let Some(Writing { journal, drain, pool, lock }) = &self.writing else {
+        let Some(Writing { journal, drain, lock }) = &self.writing else {
             self.readers.close().await;
             return Ok(());
         };
         journal.close();
-        drain.end(order).await?;
+        let writer = drain.end(order).await?;
         // Readers go first: a checkpoint cannot pass a snapshot that is still read.
         self.readers.close().await;
         let all_drained = journal.undrained_bytes() == 0;
-        let checkpointed = match order {
-            Order::Finish if !pool.is_closed() => database::checkpoint(pool).await,
-            _ => Ok(()),
+        let ended = match writer {
+            Some(writer) => writer.close(order == Order::Finish).await,
+            None => Ok(()),
         };
-        pool.close().await;
         drop(lock.lock().unwrap_or_else(PoisonError::into_inner).take());
         if order == Order::Finish && !all_drained {
             return Err(Error::DrainStopped);
         }
-        checkpointed
+        ended
     }
 }

@@ -2,10 +2,9 @@
 //! that numbers read as they were written and records of older releases export too.
 
 use serde_json::{Map, Value, json};
-use sqlx::Row as _;
-use sqlx::sqlite::SqliteRow;
 
 use super::Namespace;
+use crate::sql::Row;
 use crate::{Error, evaluations, rows};
 
 /// One exported row: its fields in order.
@@ -114,7 +113,7 @@ const OF_EXCHANGE: [&str; 13] = [
 const OF_CHOICE: [&str; 5] = ["draft", "self_check", "rounds", "final_text", "final_verdict"];
 
 /// The exported rows of one database row.
-pub(super) fn from_database(namespace: Namespace, row: &SqliteRow) -> Result<Vec<ExportRow>, Error> {
+pub(super) fn from_database(namespace: Namespace, row: &Row) -> Result<Vec<ExportRow>, Error> {
     let operation = "read a row to export";
     let id: String = row.try_get("id").map_err(Error::database(operation))?;
     match namespace {
@@ -183,7 +182,7 @@ struct TrainingParts {
     reward: Value,
 }
 
-fn training_parts(row: &SqliteRow) -> Result<TrainingParts, sqlx::Error> {
+fn training_parts(row: &Row) -> Result<TrainingParts, sqlx::Error> {
     let safety_score: f64 = row.try_get("safety_score")?;
     let helpfulness_score: f64 = row.try_get("helpfulness_score")?;
     let dir_score = with_rating(row.try_get("dir_score")?, row.try_get("rating")?);

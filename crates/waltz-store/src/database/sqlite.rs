@@ -1,0 +1,140 @@
+//! Opening of the SQLite database: one connection that writes, a few that read, WAL between them.
+//! The journal covers what `synchronous = NORMAL` may lose in a power cut.
+//!
+//! A store never silently begins anew. The journal folder is created only after the first migration,
+//! so where it exists the database must exist too: a missing or empty file is then an error. An empty
+//! file without a journal folder was left by a crash during the very first start and is used.
+
+use std::fs::{self, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
+
+use crate::{Error, Settings, journal};
+
+/// A database up to this size is checked page by page when it is opened; a larger one would delay the
+/// start too much.
+const CHECKED_BYTES: u64 = 64 << 20;
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How messages call the database.
+pub(super) fn name(settings: &Settings) -> String {
+    format!("`{}`", path(&settings.data_dir).display())
+}
+
+fn path(data_dir: &Path) -> PathBuf {
+    data_dir.join("waltz.db")
+}
+
+/// Opens the connection that writes.
+pub(super) async fn open_writer(settings: &Settings) -> Result<SqlitePool, Error> {
+    let data_dir = &settings.data_dir;
+    let path = path(data_dir);
+    look_before_opening(data_dir, &path)?;
+    let options = options(&path, settings).create_if_missing(true).journal_mode(SqliteJournalMode::Wal);
+    let pool = connect(options, 1, &path).await?;
+    look_inside(&pool, &path).await?;
+    Ok(pool)
+}
+
+/// Opens connections that read.
+pub(super) async fn open_readers(settings: &Settings) -> Result<SqlitePool, Error> {
+    let path = path(&settings.data_dir);
+    if !path.exists() {
+        return Err(Error::DatabaseMissing { path, hint: "start `waltz serve` once to create it" });
+    }
+    let pool = connect(options(&path, settings).read_only(true), settings.readers.max(1), &path).await?;
+    read_tables(&pool, &path).await?;
+    Ok(pool)
+}
+
+/// Moves the write-ahead log into the database file.
+pub(super) async fn checkpoint(pool: &SqlitePool) -> Result<(), Error> {
+    sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)")
+        .execute(pool)
+        .await
+        .map(|_| ())
+        .map_err(Error::database("checkpoint the write-ahead log"))
+}
+
+fn options(path: &Path, settings: &Settings) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .synchronous(SqliteSynchronous::Normal)
+        .foreign_keys(true)
+        .busy_timeout(settings.busy_timeout)
+        .pragma("journal_size_limit", "67108864")
+        // A checkpoint syncs the disk: one per 32 MiB of log instead of one per 4.
+        .pragma("wal_autocheckpoint", "8192")
+        .pragma("cache_size", "-32768")
+}
+
+async fn connect(options: SqliteConnectOptions, connections: u32, path: &Path) -> Result<SqlitePool, Error> {
+    SqlitePoolOptions::new()
+        .max_connections(connections)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .connect_with(options)
+        .await
+        .map_err(|source| unsound(path, source))
+}
+
+/// Refuses to create a database where there was one.
+fn look_before_opening(data_dir: &Path, path: &Path) -> Result<(), Error> {
+    let was_used = journal::folder(data_dir).exists();
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.len() == 0 && was_used => {
+            Err(Error::DatabaseDamaged { path: path.to_owned(), reason: "it is empty".to_owned() })
+        }
+        // SQLite would open a file that it may not write for reading and fail much later.
+        Ok(_) => OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)
+            .map(|_| ())
+            .map_err(Error::file("open for writing database", path)),
+        Err(source) if source.kind() == std::io::ErrorKind::NotFound => {
+            if was_used {
+                let hint = "its journal is there; restore the database from a backup, or remove the journal folder to begin anew";
+                return Err(Error::DatabaseMissing { path: path.to_owned(), hint });
+            }
+            Ok(())
+        }
+        Err(source) => Err(Error::File { operation: "look at database", path: path.to_owned(), source }),
+    }
+}
+
+/// Refuses a file that is not sound.
+async fn look_inside(pool: &SqlitePool, path: &Path) -> Result<(), Error> {
+    if fs::metadata(path).is_ok_and(|metadata| metadata.len() <= CHECKED_BYTES) {
+        let answer: String = sqlx::query_scalar("PRAGMA quick_check(1)")
+            .fetch_one(pool)
+            .await
+            .map_err(|source| unsound(path, source))?;
+        if answer != "ok" {
+            return Err(Error::DatabaseDamaged { path: path.to_owned(), reason: answer });
+        }
+    }
+    read_tables(pool, path).await
+}
+
+/// Reads the first page, without which nothing else can be read.
+async fn read_tables(pool: &SqlitePool, path: &Path) -> Result<(), Error> {
+    let read = sqlx::query("SELECT COUNT(*) FROM sqlite_master").execute(pool).await;
+    read.map(|_| ()).map_err(|source| unsound(path, source))
+}
+
+/// Tells a damaged file (SQLite's codes 11 and 26) from one that cannot be opened.
+fn unsound(path: &Path, source: sqlx::Error) -> Error {
+    let code = source
+        .as_database_error()
+        .and_then(|database| database.code())
+        .and_then(|code| code.parse::<u32>().ok());
+    // Extended codes carry the plain one in their low byte.
+    match code.map(|code| code & 0xff) {
+        Some(11 | 26) => Error::DatabaseDamaged { path: path.to_owned(), reason: source.to_string() },
+        _ => Error::OpenDatabase { path: path.to_owned(), source },
+    }
+}

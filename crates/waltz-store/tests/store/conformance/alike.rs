@@ -1,0 +1,136 @@
+//! The same entries in both databases: every question has the same answer.
+
+use serde::Serialize;
+use serde_json::Value;
+use waltz_exchange::{Decision, Verdict};
+use waltz_store::{Entry, EvaluationFilter, Format, Namespace, SessionFilter, Store, VerdictFilter};
+
+use super::{exported, outcome, refusing, store_all, timed_out};
+use crate::common::{coached, exchange, harmful, released, safe};
+use crate::home::{Home, Kind};
+
+const REQUESTS: [&str; 8] = [
+    "how do I open the lock of my front door",
+    "opening a door lock without a key",
+    "bake rye bread with little yeast",
+    "Wie öffne ich die Tür meines Hauses?",
+    "rye bread for a large family, baked overnight",
+    "写一首关于门的诗",
+    "the key of the car is lost, open the car door",
+    "what is the tax on bread",
+];
+
+/// Exchanges of two tenants with all verdicts, scores that no float holds exactly, and names that sort
+/// differently by the rules of a language.
+fn entries() -> Vec<Entry> {
+    let verdicts: [fn() -> Verdict; 4] = [safe, harmful, refusing, timed_out];
+    let mut entries = Vec::new();
+    for number in 0..60_usize {
+        let tenant = ["acme", "Zeta", "élan"][number % 3];
+        let session = ["ses_b", "ses_B", "ses-b", "séb", "ses_a"][number % 5];
+        let id = format!("req_{}{number}", ["a", "B", "_"][number % 3]);
+        let request = REQUESTS[number % REQUESTS.len()];
+        let seconds = number as i64 / 4;
+        let mut record = match number % 4 {
+            0 => released(&id, tenant, session, seconds, request),
+            _ => coached(&id, tenant, session, seconds, request),
+        };
+        record.subject = (number % 7 > 2).then(|| format!("user-{}", number % 7));
+        record.choices[0].final_verdict = Some(verdicts[number / 4 % 4]());
+        record.choices[0].dir_score = [0.1, 0.3, 0.7, -0.2, 0.0][number % 5];
+        if number % 11 == 0 {
+            record.decision = Decision::Degraded;
+            record.response_id = None;
+        }
+        entries.push(exchange(record));
+        if number % 3 == 0 {
+            let rating = u8::try_from(number % 5 + 1).unwrap();
+            let report = format!("out_{number}");
+            entries.push(outcome(&report, tenant, &format!("resp-{id}"), seconds, Some(rating)));
+        }
+    }
+    entries
+}
+
+/// An answer with the last digits of its numbers cut off: they hang on the order in which a database
+/// adds up, and on how entries fell into batches.
+fn summed(answer: &impl Serialize) -> Value {
+    fn cut(value: &mut Value) {
+        match value {
+            Value::Number(number) if number.is_f64() => {
+                *value = format!("{:.9}", number.as_f64().unwrap()).into();
+            }
+            Value::Array(items) => items.iter_mut().for_each(cut),
+            Value::Object(fields) => fields.values_mut().for_each(cut),
+            _ => {}
+        }
+    }
+    let mut value = serde_json::to_value(answer).unwrap();
+    cut(&mut value);
+    value
+}
+
+async fn answers(store: &Store) -> Vec<(String, Value)> {
+    let mut answers = Vec::new();
+    let mut add = |question: String, answer: Value| answers.push((question, answer));
+    for tenant in [None, Some("acme"), Some("Zeta"), Some("élan"), Some("none"), Some("nul\0")] {
+        add(format!("stats {tenant:?}"), summed(&store.stats(tenant).await.unwrap()));
+        let owned = tenant.map(str::to_owned);
+        let mut before = None;
+        loop {
+            let filter = SessionFilter { tenant: owned.clone(), limit: 4, before: before.clone() };
+            let page = store.sessions(filter).await.unwrap();
+            add(format!("sessions {tenant:?}"), summed(&page));
+            let Some(last) = page.last() else { break };
+            before = Some(last.cursor.clone());
+        }
+        for verdict in [
+            None,
+            Some(VerdictFilter::Safe),
+            Some(VerdictFilter::Unsafe),
+            Some(VerdictFilter::OverRefuse),
+            Some(VerdictFilter::Degraded),
+        ] {
+            let filter = EvaluationFilter { tenant: owned.clone(), verdict, limit: 500, before: None };
+            let found = store.evaluations(filter).await.unwrap();
+            add(format!("evaluations {tenant:?} {verdict:?}"), serde_json::to_value(found).unwrap());
+        }
+        for session in ["ses_b", "ses_B", "ses-b", "séb", "nul\0"] {
+            let found = store.session(tenant, session).await.unwrap();
+            add(format!("session {tenant:?} {session:?}"), summed(&found));
+        }
+        for response in ["resp-req_a3", "resp-req_B1", "nowhere", "nul\0"] {
+            let known = store.response_exists(tenant, response).await.unwrap();
+            add(format!("response {tenant:?} {response:?}"), known.into());
+        }
+        for namespace in Namespace::ALL {
+            let (count, rows) = exported(store, namespace, Format::Json, tenant).await;
+            add(format!("export {namespace} {tenant:?}"), serde_json::json!([count, rows]));
+        }
+        // The weights of words differ a little between the databases, what is found does not.
+        for request in REQUESTS {
+            let found = store.similar(tenant.unwrap_or("acme"), request, 20).await.unwrap();
+            let mut requests: Vec<_> = found.into_iter().map(|past| past.user_request).collect();
+            requests.sort();
+            add(format!("similar {tenant:?} {request}"), requests.into());
+        }
+    }
+    answers
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_databases_answer_alike() {
+    let mut all = Vec::new();
+    for kind in [Kind::Sqlite, Kind::Postgres] {
+        let home = Home::new(kind).await;
+        let store = home.open().await;
+        store_all(&store, &entries()).await;
+        assert!(store.health().is_good(), "{:?}", store.health());
+        all.push(answers(&store).await);
+        store.close().await.unwrap();
+    }
+    let postgres = all.pop().unwrap();
+    for (sqlite, postgres) in all.pop().unwrap().iter().zip(&postgres) {
+        assert_eq!(sqlite, postgres);
+    }
+}
