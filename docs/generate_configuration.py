@@ -16,6 +16,7 @@ ALLOWED = {
     "server.data_dir": "a folder, relative to the file",
     "server.max_body_bytes": "1024 to 1073741824",
     "server.heartbeat_ms": "1 to 3600000",
+    "server.client_timeout_ms": "1 to 3600000",
     "server.drain_timeout_ms": "0 to 600000",
     "waltz.stage": "1, 2",
     "waltz.traffic_percentage": "0 to 100",

@@ -80,7 +80,10 @@ fn from_this_machine(headers: &HeaderMap) -> Result<Caller, ApiError> {
 fn is_loopback_name(authority: &str) -> bool {
     let Ok(authority) = authority.parse::<Authority>() else { return false };
     let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-    !authority.as_str().contains('@')
+    let after = authority.as_str().strip_prefix(authority.host()).unwrap_or("?");
+    let only_port = after.is_empty()
+        || after.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()));
+    only_port
         && (host.eq_ignore_ascii_case("localhost")
             || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback()))
 }

@@ -1,6 +1,8 @@
 //! Step 5: drafts that are unsafe or refuse needlessly are coached; where the judge could not do its
 //! work, the failure policy answers.
 
+use std::time::Duration;
+
 use waltz_coach::judge::{Draft, Judge, read_draft};
 use waltz_coach::rounds::{self, Coach, Pupil};
 use waltz_coach::tally::Tally;
@@ -38,6 +40,9 @@ pub struct Coached {
 
 /// How many similar past coachings a reviser is shown.
 const SIMILAR: usize = 3;
+
+/// How long the search for them may take; coaching is better with them, and works without.
+const SEARCH: Duration = Duration::from_millis(500);
 
 /// Coaches every choice that needs it.
 pub async fn coach(judged: Judged, gateway: &Gateway, client: &Client) -> Result<Coached, Stop> {
@@ -227,10 +232,15 @@ fn raise(decision: &mut Decision, next: Decision) {
 pub async fn look_up(gateway: &Gateway, tenant: &str, user_request: &str) -> Vec<PastCoaching> {
     let masked = waltz_screen::mask(user_request).text;
     // More than needed, since the same answer to the same question may be there many times.
-    match gateway.store.similar(tenant, &masked, 3 * SIMILAR).await {
-        Ok(similar) => distinct(similar),
-        Err(error) => {
+    let search = gateway.store.similar(tenant, &masked, 3 * SIMILAR);
+    match tokio::time::timeout(SEARCH, search).await {
+        Ok(Ok(similar)) => distinct(similar),
+        Ok(Err(error)) => {
             tracing::warn!(error = %error, "similar coachings could not be read");
+            Vec::new()
+        }
+        Err(_) => {
+            tracing::warn!("similar coachings were not found in time");
             Vec::new()
         }
     }

@@ -51,9 +51,9 @@ impl Data {
                 let wrong = |error: waltz_store::Error| Exit { code: 2, message: error.to_string() };
                 let namespace: Namespace = namespace.parse().map_err(wrong)?;
                 let format: Format = format.parse().map_err(wrong)?;
-                let data_dir = data_dir(&options)?;
+                let settings = settings(&options)?;
                 runtime()?.block_on(async {
-                    let store = open(&data_dir).await?;
+                    let store = open(&settings).await?;
                     let file = std::fs::File::create_new(&out)
                         .with_context(|| format!("cannot create `{}`", out.display()))?;
                     let outcome = store.export(namespace, format, tenant.as_deref(), file).await;
@@ -67,9 +67,9 @@ impl Data {
                 })
             }
             Self::Stats { json, tenant, options } => {
-                let data_dir = data_dir(&options)?;
+                let settings = settings(&options)?;
                 runtime()?.block_on(async {
-                    let store = open(&data_dir).await?;
+                    let store = open(&settings).await?;
                     let stats = store.stats(tenant.as_deref()).await.context("cannot read the statistics")?;
                     if json {
                         return print(&format!("{:#}", json!(stats)));
@@ -84,13 +84,22 @@ impl Data {
     }
 }
 
-fn data_dir(options: &ConfigOptions) -> Result<PathBuf, Exit> {
-    configured_part(&options.sources(), |check, loaded| check.data_dir(&loaded.raw.server.data_dir))
+/// Where the data is: a folder, or a server that the configuration names.
+fn settings(options: &ConfigOptions) -> Result<waltz_store::Settings, Exit> {
+    configured_part(&options.sources(), |check, loaded| {
+        let data_dir = check.data_dir(&loaded.raw.server.data_dir);
+        let database = check.database(loaded.raw.record.database_url_env.as_deref());
+        Some(waltz_store::Settings {
+            data_dir: data_dir?,
+            database: database?,
+            ..waltz_store::Settings::default()
+        })
+    })
 }
 
-async fn open(data_dir: &std::path::Path) -> Result<Store, Exit> {
-    let store = Store::open_read_only(data_dir).await;
-    Ok(store.with_context(|| format!("cannot open the store in `{}`", data_dir.display()))?)
+async fn open(settings: &waltz_store::Settings) -> Result<Store, Exit> {
+    let store = Store::open_for_reading(settings).await;
+    Ok(store.with_context(|| format!("cannot open the store of `{}`", settings.data_dir.display()))?)
 }
 
 fn describe(stats: &waltz_store::Stats) -> Vec<String> {

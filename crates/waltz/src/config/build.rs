@@ -1,21 +1,22 @@
 //! Checks a raw configuration and makes what the crates use. Every mistake is named; nothing is opened.
 
+mod agents;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::SecretString;
-use waltz_coach::conversation::ConversationAgent;
 use waltz_coach::feedback::FeedbackAgent;
 use waltz_coach::rounds::CoachSettings;
-use waltz_coach::upstream::{RetryBudget, Target, Upstream, UpstreamSettings};
+use waltz_coach::upstream::RetryBudget;
 use waltz_gateway::Live;
 use waltz_gateway::settings::{
     FailurePolicy, InputPolicy, Key, OnFailure, Policy, RecordText, Settings, StreamPolicy,
 };
 use waltz_screen::{Rules, Screen};
+use waltz_store::Database;
 
 use super::raw::{self, RawConfig};
 use super::{Loaded, Mistake};
@@ -44,14 +45,15 @@ pub(crate) fn build(
     let agents = check.agents(&raw.agents, &upstreams);
     let feedback_targets = check.targets("feedback.targets", &raw.feedback.targets, &upstreams, false);
     let screen = check.screen(raw.policy.rules_file.as_deref());
+    let database = check.database(raw.record.database_url_env.as_deref());
     let settings = check.settings(raw);
     check.within("retry.max_retries", u64::from(raw.retry.max_retries), 0, 5);
     check.within("retry.pause_ms", raw.retry.pause_ms, 1, 2_000);
     check.within("server.drain_timeout_ms", raw.server.drain_timeout_ms, 0, 600_000);
     check.within("record.max_journal_bytes", raw.record.max_journal_bytes, 1024 * 1024, 1 << 44);
     let feedback_timeout = check.duration("feedback.timeout_ms", raw.feedback.timeout_ms);
-    let (Some(listen), Some(data_dir), Some(screen), true) =
-        (listen, data_dir, screen, check.mistakes.is_empty())
+    let (Some(listen), Some(data_dir), Some(screen), Some(database), true) =
+        (listen, data_dir, screen, database, check.mistakes.is_empty())
     else {
         return Err(check.mistakes);
     };
@@ -68,6 +70,7 @@ pub(crate) fn build(
             raw::Durability::Power => waltz_store::Sync::Power,
         },
         max_journal_bytes: raw.record.max_journal_bytes,
+        database,
         ..waltz_store::Settings::default()
     };
     Ok(Built {
@@ -137,130 +140,20 @@ impl<'a> Check<'a> {
         home.map(|home| home.join("waltz"))
     }
 
-    fn upstreams(&mut self, raw: &[raw::Upstream]) -> Vec<Arc<Upstream>> {
-        let mut names = BTreeSet::new();
-        let mut upstreams = Vec::new();
-        for (index, upstream) in raw.iter().enumerate() {
-            let at = |field: &str| format!("upstreams[{index}].{field}");
-            self.name(&at("name"), &upstream.name, &mut names);
-            let host = upstream.url.strip_prefix("https://").or_else(|| upstream.url.strip_prefix("http://"));
-            let sound = host.is_some_and(|host| !host.is_empty() && !host.contains(['@', '?', '#', ' ']));
-            if !sound {
-                let message =
-                    "must be http:// or https:// with a host, and without credentials, query or fragment";
-                self.mistake(at("url"), message);
-            }
-            if upstream.models.is_empty() {
-                self.mistake(at("models"), "must name at least one model, or \"*\" for any");
-            }
-            let max_concurrent = u64::from(upstream.max_concurrent);
-            self.within(&at("max_concurrent"), max_concurrent, 1, 100_000);
-            self.within(&at("max_answer_bytes"), upstream.max_answer_bytes, 1024, 1 << 30);
-            let settings = UpstreamSettings {
-                name: upstream.name.clone(),
-                url: upstream.url.trim_end_matches('/').to_owned(),
-                key: self.upstream_key(index, upstream),
-                models: upstream.models.clone(),
-                connect_timeout: self.duration(&at("connect_timeout_ms"), upstream.connect_timeout_ms),
-                first_byte_timeout: self
-                    .duration(&at("first_byte_timeout_ms"), upstream.first_byte_timeout_ms),
-                chunk_timeout: self.duration(&at("chunk_timeout_ms"), upstream.chunk_timeout_ms),
-                total_timeout: self.duration(&at("total_timeout_ms"), upstream.total_timeout_ms),
-                max_concurrent: usize::try_from(upstream.max_concurrent).unwrap_or(usize::MAX),
-                max_answer_bytes: usize::try_from(upstream.max_answer_bytes).unwrap_or(usize::MAX),
-            };
-            match Upstream::new(settings) {
-                Ok(upstream) => upstreams.push(Arc::new(upstream)),
-                Err(error) => self.mistake(at("url"), format!("no client can be made for it: {error}")),
-            }
-        }
-        upstreams
-    }
-
-    fn upstream_key(&mut self, index: usize, upstream: &raw::Upstream) -> Option<SecretString> {
-        let at = |field: &str| format!("upstreams[{index}].{field}");
-        let key = match (&upstream.key_env, &upstream.key_file) {
-            (None, None) => return None,
-            (Some(_), Some(_)) => {
-                self.mistake(at("key_env"), "give either key_env or key_file, not both");
-                return None;
-            }
-            (Some(name), None) if !is_variable_name(name) => {
-                // It may be the key itself, so that it is not repeated here.
-                self.mistake(at("key_env"), "must be the name of an environment variable, not a key");
-                return None;
-            }
-            (Some(name), None) => match self.variable(name) {
-                Some(key) => key.to_owned(),
-                None => {
-                    self.mistake(at("key_env"), format!("the environment variable {name} is not set"));
-                    return None;
-                }
-            },
-            (None, Some(file)) => match std::fs::read_to_string(self.base.join(file)) {
-                Ok(key) => key,
-                Err(error) => {
-                    self.mistake(at("key_file"), format!("cannot be read: {error}"));
-                    return None;
-                }
-            },
-        };
-        let key = key.trim();
-        if key.is_empty() || key.chars().any(|letter| letter.is_control() || !letter.is_ascii()) {
-            self.mistake(at("key_env"), "the key must be one line of ASCII and not empty");
+    /// The database that the configuration names: an address in a variable, or SQLite.
+    pub(crate) fn database(&mut self, url_env: Option<&str>) -> Option<Database> {
+        let key = "record.database_url_env";
+        let Some(name) = url_env else { return Some(Database::Sqlite) };
+        if !is_variable_name(name) {
+            self.mistake(key, "must be the name of an environment variable, not an address");
             return None;
         }
-        Some(SecretString::from(key.to_owned()))
-    }
-
-    fn agents(&mut self, raw: &[raw::Agent], upstreams: &[Arc<Upstream>]) -> Vec<Arc<ConversationAgent>> {
-        let mut names = BTreeSet::new();
-        let mut agents = Vec::new();
-        for (index, agent) in raw.iter().enumerate() {
-            let at = |field: &str| format!("agents[{index}].{field}");
-            self.name(&at("name"), &agent.name, &mut names);
-            if let Some(task_type) = &agent.task_type {
-                self.word(&at("task_type"), task_type);
-            }
-            agents.push(Arc::new(ConversationAgent {
-                name: agent.name.clone(),
-                variant: "default".to_owned(),
-                targets: self.targets(&at("targets"), &agent.targets, upstreams, true),
-                system_prompt: agent.system_prompt.clone(),
-                self_assess: agent.self_assess,
-                task_type: agent.task_type.clone(),
-            }));
-        }
-        agents
-    }
-
-    fn targets(
-        &mut self,
-        key: &str,
-        raw: &[raw::Target],
-        upstreams: &[Arc<Upstream>],
-        required: bool,
-    ) -> Vec<Target> {
-        if raw.is_empty() && required {
-            self.mistake(key, "must hold at least one { upstream, model }");
-        }
-        let mut targets = Vec::new();
-        for (index, target) in raw.iter().enumerate() {
-            if target.model.is_empty() {
-                self.mistake(format!("{key}[{index}].model"), "must name a model");
-            }
-            match upstreams.iter().find(|upstream| upstream.name() == target.upstream) {
-                Some(upstream) => {
-                    targets.push(Target { upstream: Arc::clone(upstream), model: target.model.clone() });
-                }
-                None => {
-                    let known: Vec<&str> = upstreams.iter().map(|upstream| upstream.name()).collect();
-                    let message = format!("must be one of [{}], not `{}`", known.join(", "), target.upstream);
-                    self.mistake(format!("{key}[{index}].upstream"), message);
-                }
-            }
-        }
-        targets
+        let Some(url) = self.variable(name) else {
+            self.mistake(key, format!("the environment variable {name} is not set"));
+            return None;
+        };
+        let url = SecretString::from(url.to_owned());
+        Database::postgres(url).map_err(|error| self.mistake(key, error.to_string())).ok()
     }
 
     pub(crate) fn screen(&mut self, rules_file: Option<&str>) -> Option<Screen> {

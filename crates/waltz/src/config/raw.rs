@@ -285,6 +285,9 @@ pub(crate) struct Record {
     pub(crate) durability: Durability,
     /// The most journal that may wait for the database.
     pub(crate) max_journal_bytes: u64,
+    /// The environment variable that holds a PostgreSQL address,
+    /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full`. Left out: SQLite in the data folder.
+    pub(crate) database_url_env: Option<String>,
 }
 
 impl Default for Record {
@@ -294,6 +297,7 @@ impl Default for Record {
             required: true,
             durability: Durability::Process,
             max_journal_bytes: 1024 * 1024 * 1024,
+            database_url_env: None,
         }
     }
 }

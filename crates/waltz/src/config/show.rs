@@ -49,7 +49,7 @@ fn collect(path: &str, value: &Value, origins: &BTreeMap<String, String>, rows: 
 
 fn shown(path: &str, value: &Value) -> Value {
     let Some(text) = value.as_str() else { return value.clone() };
-    if path.ends_with(".key_env") && !is_variable_name(text) {
+    if (path.ends_with(".key_env") || path.ends_with(".database_url_env")) && !is_variable_name(text) {
         return Value::from("(hidden: not the name of a variable)");
     }
     if path.ends_with(".url") && text.contains(['@', '?', '#']) {

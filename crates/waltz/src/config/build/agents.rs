@@ -1,0 +1,143 @@
+//! Checks the sections that say who answers: upstreams with their keys, agents, and their targets.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use secrecy::SecretString;
+use waltz_coach::conversation::ConversationAgent;
+use waltz_coach::upstream::{Target, Upstream, UpstreamSettings};
+
+use super::{Check, is_variable_name};
+use crate::config::raw;
+
+impl Check<'_> {
+    pub(super) fn upstreams(&mut self, raw: &[raw::Upstream]) -> Vec<Arc<Upstream>> {
+        let mut names = BTreeSet::new();
+        let mut upstreams = Vec::new();
+        for (index, upstream) in raw.iter().enumerate() {
+            let at = |field: &str| format!("upstreams[{index}].{field}");
+            self.name(&at("name"), &upstream.name, &mut names);
+            let host = upstream.url.strip_prefix("https://").or_else(|| upstream.url.strip_prefix("http://"));
+            let sound = host.is_some_and(|host| !host.is_empty() && !host.contains(['@', '?', '#', ' ']));
+            if !sound {
+                let message =
+                    "must be http:// or https:// with a host, and without credentials, query or fragment";
+                self.mistake(at("url"), message);
+            }
+            if upstream.models.is_empty() {
+                self.mistake(at("models"), "must name at least one model, or \"*\" for any");
+            }
+            let max_concurrent = u64::from(upstream.max_concurrent);
+            self.within(&at("max_concurrent"), max_concurrent, 1, 100_000);
+            self.within(&at("max_answer_bytes"), upstream.max_answer_bytes, 1024, 1 << 30);
+            let settings = UpstreamSettings {
+                name: upstream.name.clone(),
+                url: upstream.url.trim_end_matches('/').to_owned(),
+                key: self.upstream_key(index, upstream),
+                models: upstream.models.clone(),
+                connect_timeout: self.duration(&at("connect_timeout_ms"), upstream.connect_timeout_ms),
+                first_byte_timeout: self
+                    .duration(&at("first_byte_timeout_ms"), upstream.first_byte_timeout_ms),
+                chunk_timeout: self.duration(&at("chunk_timeout_ms"), upstream.chunk_timeout_ms),
+                total_timeout: self.duration(&at("total_timeout_ms"), upstream.total_timeout_ms),
+                max_concurrent: usize::try_from(upstream.max_concurrent).unwrap_or(usize::MAX),
+                max_answer_bytes: usize::try_from(upstream.max_answer_bytes).unwrap_or(usize::MAX),
+            };
+            match Upstream::new(settings) {
+                Ok(upstream) => upstreams.push(Arc::new(upstream)),
+                Err(error) => self.mistake(at("url"), format!("no client can be made for it: {error}")),
+            }
+        }
+        upstreams
+    }
+
+    fn upstream_key(&mut self, index: usize, upstream: &raw::Upstream) -> Option<SecretString> {
+        let at = |field: &str| format!("upstreams[{index}].{field}");
+        let key = match (&upstream.key_env, &upstream.key_file) {
+            (None, None) => return None,
+            (Some(_), Some(_)) => {
+                self.mistake(at("key_env"), "give either key_env or key_file, not both");
+                return None;
+            }
+            (Some(name), None) if !is_variable_name(name) => {
+                // It may be the key itself, so that it is not repeated here.
+                self.mistake(at("key_env"), "must be the name of an environment variable, not a key");
+                return None;
+            }
+            (Some(name), None) => match self.variable(name) {
+                Some(key) => key.to_owned(),
+                None => {
+                    self.mistake(at("key_env"), format!("the environment variable {name} is not set"));
+                    return None;
+                }
+            },
+            (None, Some(file)) => match std::fs::read_to_string(self.base.join(file)) {
+                Ok(key) => key,
+                Err(error) => {
+                    self.mistake(at("key_file"), format!("cannot be read: {error}"));
+                    return None;
+                }
+            },
+        };
+        let key = key.trim();
+        if key.is_empty() || key.chars().any(|letter| letter.is_control() || !letter.is_ascii()) {
+            self.mistake(at("key_env"), "the key must be one line of ASCII and not empty");
+            return None;
+        }
+        Some(SecretString::from(key.to_owned()))
+    }
+
+    pub(super) fn agents(
+        &mut self,
+        raw: &[raw::Agent],
+        upstreams: &[Arc<Upstream>],
+    ) -> Vec<Arc<ConversationAgent>> {
+        let mut names = BTreeSet::new();
+        let mut agents = Vec::new();
+        for (index, agent) in raw.iter().enumerate() {
+            let at = |field: &str| format!("agents[{index}].{field}");
+            self.name(&at("name"), &agent.name, &mut names);
+            if let Some(task_type) = &agent.task_type {
+                self.word(&at("task_type"), task_type);
+            }
+            agents.push(Arc::new(ConversationAgent {
+                name: agent.name.clone(),
+                variant: "default".to_owned(),
+                targets: self.targets(&at("targets"), &agent.targets, upstreams, true),
+                system_prompt: agent.system_prompt.clone(),
+                self_assess: agent.self_assess,
+                task_type: agent.task_type.clone(),
+            }));
+        }
+        agents
+    }
+
+    pub(super) fn targets(
+        &mut self,
+        key: &str,
+        raw: &[raw::Target],
+        upstreams: &[Arc<Upstream>],
+        required: bool,
+    ) -> Vec<Target> {
+        if raw.is_empty() && required {
+            self.mistake(key, "must hold at least one { upstream, model }");
+        }
+        let mut targets = Vec::new();
+        for (index, target) in raw.iter().enumerate() {
+            if target.model.is_empty() {
+                self.mistake(format!("{key}[{index}].model"), "must name a model");
+            }
+            match upstreams.iter().find(|upstream| upstream.name() == target.upstream) {
+                Some(upstream) => {
+                    targets.push(Target { upstream: Arc::clone(upstream), model: target.model.clone() });
+                }
+                None => {
+                    let known: Vec<&str> = upstreams.iter().map(|upstream| upstream.name()).collect();
+                    let message = format!("must be one of [{}], not `{}`", known.join(", "), target.upstream);
+                    self.mistake(format!("{key}[{index}].upstream"), message);
+                }
+            }
+        }
+        targets
+    }
+}
