@@ -11,6 +11,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use waltz_exchange::sse;
 
+use crate::dialect::Dialect;
+
 /// The head of a reply.
 #[derive(Debug)]
 pub enum Head {
@@ -39,6 +41,7 @@ pub struct Client {
     last_frame: Mutex<Instant>,
     streaming: bool,
     stopping: CancellationToken,
+    dialect: Dialect,
 }
 
 /// The HTTP handler's end of the line.
@@ -51,7 +54,12 @@ pub struct Line {
 }
 
 /// A new line. The frame queue is bounded: a slow reader slows its own upstream and nobody else.
-pub fn line(heartbeat: Duration, patience: Duration, stopping: CancellationToken) -> (Client, Line) {
+pub fn line(
+    heartbeat: Duration,
+    patience: Duration,
+    stopping: CancellationToken,
+    dialect: Dialect,
+) -> (Client, Line) {
     let (head_sender, head) = oneshot::channel();
     let (frame_sender, frames) = mpsc::channel(16);
     let client = Client {
@@ -62,6 +70,7 @@ pub fn line(heartbeat: Duration, patience: Duration, stopping: CancellationToken
         last_frame: Mutex::new(Instant::now()),
         streaming: false,
         stopping,
+        dialect,
     };
     (client, Line { head, frames })
 }
@@ -78,6 +87,19 @@ impl Client {
         head.send(Head::Stream(headers)).map_err(|_| Interrupted::Gone)?;
         self.streaming = true;
         self.frame(Bytes::from_static(sse::HOLD.as_bytes())).await
+    }
+
+    /// The form in which the client speaks.
+    pub fn dialect(&self) -> &Dialect {
+        &self.dialect
+    }
+
+    /// Sends a chunk of a stream in the client's form.
+    pub async fn chunk(&self, data: &str) -> Result<(), Interrupted> {
+        for frame in self.dialect.chunk(data) {
+            self.frame(frame).await?;
+        }
+        Ok(())
     }
 
     /// Sends a frame of a stream. A client that takes nothing for too long counts as gone: it must not hold

@@ -55,11 +55,8 @@ pub async fn draft(routed: Routed, client: &Client) -> Result<Drafted, Stop> {
     let untouched = routed.agent.system_prompt.is_none() && !assessed && !ours;
     let outgoing = conversation::draft_request(&routed.agent, request);
     let body_for = |model: &str| {
-        if untouched && request.model() == model {
-            routed.received.raw.clone()
-        } else {
-            conversation::body_for(&outgoing, model)
-        }
+        let raw = routed.received.raw.as_ref().filter(|_| untouched && request.model() == model);
+        raw.cloned().unwrap_or_else(|| conversation::body_for(&outgoing, model))
     };
     let mut tally = Tally::default();
     let began = Instant::now();

@@ -9,6 +9,7 @@ pub mod api;
 pub mod auth;
 pub mod client;
 pub mod coach;
+pub mod dialect;
 pub mod draft;
 pub mod feedback;
 pub mod live;

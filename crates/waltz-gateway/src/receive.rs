@@ -11,6 +11,7 @@ use waltz_exchange::record::{Decision, ExchangeRecord, Scanned, UsageRecord};
 use waltz_exchange::{Depth, Risk, id};
 
 use crate::auth::Caller;
+use crate::dialect::{MESSAGES, parse_request};
 use crate::pipeline::Stop;
 
 /// A request as it came in.
@@ -37,8 +38,8 @@ pub struct Incoming {
 pub struct Received {
     /// The request.
     pub request: ChatRequest,
-    /// Its bytes, which go upstream untouched where nothing has to change.
-    pub raw: Bytes,
+    /// Its bytes, where they are in the upstream's form: they go there untouched if nothing has to change.
+    pub raw: Option<Bytes>,
     /// What the client wants beyond the OpenAI form.
     pub wishes: Wishes,
     /// When it came.
@@ -61,8 +62,8 @@ pub struct Wishes {
 /// Reads a chat request.
 pub fn receive(incoming: Incoming) -> Result<Received, Stop> {
     let mut record = Box::new(blank_record(&incoming));
-    let Incoming { began, headers, body, .. } = incoming;
-    let parsed = ChatRequest::parse(&body).and_then(|request| {
+    let Incoming { path, began, headers, body, .. } = incoming;
+    let parsed = parse_request(path, &body).and_then(|request| {
         let wishes = wishes(&headers)?;
         let session = session_id(&headers, &request)?;
         if let Some(task_type) = request.metadata("task_type") {
@@ -84,7 +85,9 @@ pub fn receive(incoming: Incoming) -> Result<Received, Stop> {
     // Over the masked text: a hash of a card number would be as good as the number.
     record.request_hash = id::request_hash(&waltz_screen::mask(&record.user_request).text);
     record.context = context(&request);
-    Ok(Received { request, raw: body, wishes, began, record })
+    // Bytes in another form than the upstream's cannot be sent on as they are.
+    let raw = (path != MESSAGES).then_some(body);
+    Ok(Received { request, raw, wishes, began, record })
 }
 
 /// The record of a request of which nothing is known yet.

@@ -4,11 +4,9 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use serde_json::Value;
 use waltz_exchange::openai::{ApiError, Retry};
 use waltz_exchange::record::{DraftRecord, ExchangeRecord};
-use waltz_exchange::sse;
 use waltz_store::Entry;
 
 use crate::Gateway;
@@ -38,14 +36,14 @@ pub async fn record(
     let refused = outcome.err().filter(|_| settings.record_required);
     match (terminal, refused) {
         (Terminal::Whole(_, headers, _), Some(error)) => {
-            let (status, mut error_headers, body) = reply::error_parts(&error);
+            let (status, mut error_headers, body) = client.dialect().error_parts(&error);
             if let Some(id) = headers.get("x-request-id") {
                 error_headers.insert("x-request-id", id.clone());
             }
             client.whole(status, error_headers, body).ok();
         }
         (Terminal::Frame(_), Some(error)) => {
-            client.frame(Bytes::from(sse::encode(&error.body().to_string()))).await.ok();
+            client.frame(client.dialect().error_frame(&error)).await.ok();
         }
         (Terminal::Whole(status, mut headers, body), None) => {
             if !on_record {
@@ -89,9 +87,9 @@ pub async fn record_stop(
     let on_record = append(gateway, settings, record, began, waited).is_ok();
     if let Some(error) = error {
         if client.is_streaming() {
-            client.frame(Bytes::from(sse::encode(&error.body().to_string()))).await.ok();
+            client.frame(client.dialect().error_frame(&error)).await.ok();
         } else {
-            let (status, mut headers, body) = reply::error_parts(&error);
+            let (status, mut headers, body) = client.dialect().error_parts(&error);
             headers.extend(common);
             client.whole(status, headers, body).ok();
         }

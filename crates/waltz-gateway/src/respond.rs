@@ -8,11 +8,11 @@ use waltz_exchange::Verdict;
 use waltz_exchange::openai::Answer;
 use waltz_exchange::record::{ChoiceRecord, ExchangeRecord};
 use waltz_exchange::score::rounded;
-use waltz_exchange::sse;
 
 use crate::api::moderations;
 use crate::client::{Client, Interrupted};
 use crate::coach::Coached;
+use crate::dialect::Dialect;
 use crate::feedback::Raw;
 use crate::pipeline::Stop;
 use crate::reply;
@@ -79,14 +79,14 @@ pub async fn respond(coached: Coached, client: &Client) -> Result<Responded, Sto
         if let Err(why) = send(client, &answer, frames, extras).await {
             return Err(Stop::interrupted(record, why));
         }
-        Terminal::Frame(Bytes::from_static(sse::DONE.as_bytes()))
+        Terminal::Frame(client.dialect().terminal())
     } else {
         let wanted = received.wishes.annotations != Some(false) && !transparent;
         let mut extras = if wanted { summary.extras(moderation.as_ref()) } else { Map::new() };
         if !wanted && let Some(moderation) = moderation {
             extras.insert("moderation".to_owned(), moderation);
         }
-        let body = whole(&answer, raw, &extras);
+        let body = whole(client.dialect(), &answer, raw, &extras);
         let mut headers = reply::json_headers();
         final_headers(&mut headers, &record, rounds);
         let overhead = began.elapsed().saturating_sub(waited);
@@ -165,8 +165,8 @@ fn add_id(answer: &mut Answer) -> bool {
 
 /// The body of a JSON answer. An unchanged draft is sent as the bytes that came, with ours spliced in
 /// before the closing brace.
-fn whole(answer: &Answer, raw: Raw, extras: &Map<String, Value>) -> Bytes {
-    if let Raw::Json(bytes) = &raw {
+fn whole(dialect: &Dialect, answer: &Answer, raw: Raw, extras: &Map<String, Value>) -> Bytes {
+    if let (Dialect::OpenAi, Raw::Json(bytes)) = (dialect, &raw) {
         if extras.is_empty() {
             return bytes.clone();
         }
@@ -181,16 +181,12 @@ fn whole(answer: &Answer, raw: Raw, extras: &Map<String, Value>) -> Bytes {
             return Bytes::from(body);
         }
     }
-    let mut body = answer.to_json();
-    for (name, value) in extras {
-        body[name] = value.clone();
-    }
-    Bytes::from(body.to_string())
+    Bytes::from(dialect.answer(answer, extras).to_string())
 }
 
 /// A frame of a stream.
 struct Frame {
-    text: String,
+    data: String,
     is_usage: bool,
 }
 
@@ -198,16 +194,12 @@ struct Frame {
 fn frames(answer: &Answer, raw: Raw, include_usage: bool) -> Vec<Frame> {
     let last_is_usage = include_usage && answer.head.contains_key("usage");
     let mut frames: Vec<Frame> = match raw {
-        Raw::Events(events) => events
-            .into_iter()
-            .map(|event| Frame { text: sse::encode(&event.data), is_usage: false })
-            .collect(),
+        Raw::Events(events) => {
+            events.into_iter().map(|event| Frame { data: event.data, is_usage: false }).collect()
+        }
         Raw::Json(_) | Raw::Rewritten => {
             let chunks = answer.to_chunks(include_usage);
-            chunks
-                .iter()
-                .map(|chunk| Frame { text: sse::encode(&chunk.to_string()), is_usage: false })
-                .collect()
+            chunks.iter().map(|chunk| Frame { data: chunk.to_string(), is_usage: false }).collect()
         }
     };
     if let Some(last) = frames.last_mut() {
@@ -227,14 +219,17 @@ async fn send(
         for (name, value) in extras {
             chunk[name] = value;
         }
-        Frame { text: sse::encode(&chunk.to_string()), is_usage: false }
+        Frame { data: chunk.to_string(), is_usage: false }
     });
     // Clients take the usage from the last chunk, so that ours goes before it.
     let usage = frames.iter().position(|frame| frame.is_usage).unwrap_or(frames.len());
     let mut frames = frames;
     frames.splice(usage..usage, extra);
     for frame in frames {
-        client.frame(Bytes::from(frame.text)).await?;
+        client.chunk(&frame.data).await?;
+    }
+    for frame in client.dialect().ending() {
+        client.frame(frame).await?;
     }
     Ok(())
 }

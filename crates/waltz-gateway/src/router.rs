@@ -26,6 +26,7 @@ use waltz_exchange::openai::{ApiError, Retry};
 use crate::api::{embeddings, evaluate, health, models, moderations, outcomes, sessions};
 use crate::auth::{Caller, authenticate};
 use crate::client::{Client, Head, Line, line};
+use crate::dialect::{Dialect, MESSAGES};
 use crate::live::{Gateway, Live};
 use crate::receive::{Incoming, blank_record};
 use crate::record::{Recorded, record_panic};
@@ -47,6 +48,7 @@ struct RequestId(String);
 pub fn router(gateway: Arc<Gateway>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat))
+        .route(MESSAGES, post(messages))
         .route("/v1/embeddings", post(embed))
         .route("/v1/moderations", post(moderate))
         .route("/v1/models", get(list_models))
@@ -83,6 +85,10 @@ async fn with_request_id(mut request: Request, next: Next) -> Response {
     if !response.headers().contains_key("x-request-id") {
         reply::set(response.headers_mut(), "x-request-id", &request_id);
     }
+    // The name that Anthropic's SDK looks for.
+    if let Some(id) = response.headers().get("x-request-id").cloned() {
+        response.headers_mut().insert("request-id", id);
+    }
     response
 }
 
@@ -99,7 +105,8 @@ impl FromRequestParts<Arc<Gateway>> for Admitted {
 
     async fn from_request_parts(parts: &mut Parts, gateway: &Arc<Gateway>) -> Result<Self, Response> {
         let live = gateway.live.load_full();
-        let caller = authenticate(gateway, &live, &parts.headers).map_err(|error| reply::error(&error))?;
+        let caller = authenticate(gateway, &live, &parts.headers)
+            .map_err(|error| reply_error(parts.uri.path(), &error))?;
         let request_id = parts.extensions.get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
         Ok(Self { caller, live, headers: std::mem::take(&mut parts.headers), request_id })
     }
@@ -108,6 +115,10 @@ impl FromRequestParts<Arc<Gateway>> for Admitted {
 async fn chat(State(gateway): Shared, admitted: Admitted, body: Body) -> Response {
     let path = "/v1/chat/completions";
     exchange(gateway, admitted, body, path, pipeline::run).await
+}
+
+async fn messages(State(gateway): Shared, admitted: Admitted, body: Body) -> Response {
+    exchange(gateway, admitted, body, MESSAGES, pipeline::run).await
 }
 
 async fn embed(State(gateway): Shared, admitted: Admitted, body: Body) -> Response {
@@ -178,14 +189,15 @@ where
     let at = Timestamp::now();
     if gateway.draining.is_cancelled() {
         let error = ApiError::upstream(503, "draining", "the gateway is shutting down", Retry::After(1_000));
-        return reply::error(&error);
+        return reply_error(path, &error);
     }
     let body = match read_body(&admitted, body).await {
         Ok(body) => body,
-        Err(error) => return reply::error(&error),
+        Err(error) => return reply_error(path, &error),
     };
     let Admitted { caller, live, headers, request_id } = admitted;
-    let (client, line) = line(live.settings.heartbeat, live.settings.patience, gateway.stopping.clone());
+    let (client, line) =
+        line(live.settings.heartbeat, live.settings.patience, gateway.stopping.clone(), Dialect::of(path));
     let incoming = Incoming { request_id, path, at, began, headers, body, caller };
     let blank = Box::new(blank_record(&incoming));
     let settings = live.settings.clone();
@@ -197,6 +209,12 @@ where
         }
     });
     reply_from(line).await
+}
+
+/// An error in the form of a path.
+fn reply_error(path: &str, error: &ApiError) -> Response {
+    let (status, headers, body) = Dialect::of(path).error_parts(error);
+    reply::response(status, headers, Body::from(body))
 }
 
 async fn reply_from(line: Line) -> Response {

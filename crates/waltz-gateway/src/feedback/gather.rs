@@ -1,13 +1,12 @@
 //! Gathers a draft from its windows, and releases it on the way where its release allows that.
 
-use bytes::Bytes;
 use serde_json::json;
 use waltz_coach::judge::{Draft, Judge, read_draft};
 use waltz_coach::tally::Tally;
 use waltz_coach::templates;
 use waltz_coach::upstream::CallError;
 use waltz_exchange::openai::{Answer, Choice, StreamAssembler};
-use waltz_exchange::sse::{self, Event};
+use waltz_exchange::sse::Event;
 use waltz_exchange::{Depth, Verdict, json};
 
 use super::Raw;
@@ -144,7 +143,7 @@ fn unusable(windows: &Windows, error: String) -> CallError {
 
 async fn send(client: &Client, events: Vec<Event>) -> Result<(), Interrupted> {
     for event in events {
-        client.frame(Bytes::from(sse::encode(&event.data))).await?;
+        client.chunk(&event.data).await?;
     }
     Ok(())
 }

@@ -221,7 +221,7 @@ impl<'a> Check<'a> {
         for (index, task_type) in raw.critical_task_types.iter().enumerate() {
             self.word(&format!("policy.critical_task_types[{index}]"), task_type);
         }
-        const ROUTES: [&str; 2] = ["/v1/chat/completions", "/waltz/v1/evaluate"];
+        const ROUTES: [&str; 3] = ["/v1/chat/completions", "/v1/messages", "/waltz/v1/evaluate"];
         for route in raw.routes.keys().filter(|route| !ROUTES.contains(&route.as_str())) {
             self.mistakes.push(Mistake::new(
                 format!("policy.routes.\"{route}\""),

@@ -1,0 +1,112 @@
+//! The form in which a client speaks: OpenAI's or Anthropic's. Inside, everything is OpenAI's form; this
+//! is where answers, stream chunks and errors take the client's.
+
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use serde_json::{Map, Value};
+use waltz_exchange::anthropic::stream::{Encoder, Frame, error_event, message_stop};
+use waltz_exchange::anthropic::{self, request};
+use waltz_exchange::openai::{Answer, ApiError, ChatRequest};
+use waltz_exchange::{json, sse};
+
+use crate::reply;
+
+/// The path of Anthropic's interface.
+pub const MESSAGES: &str = "/v1/messages";
+
+/// The form in which a client speaks.
+#[derive(Debug)]
+pub enum Dialect {
+    /// Chat completions.
+    OpenAi,
+    /// Messages. A stream is encoded piece by piece; the encoder is gone once its end was written.
+    Anthropic(Mutex<Option<Encoder>>),
+}
+
+impl Dialect {
+    /// The form of a path.
+    pub fn of(path: &str) -> Self {
+        if path == MESSAGES { Self::Anthropic(Mutex::new(Some(Encoder::default()))) } else { Self::OpenAi }
+    }
+
+    /// One chunk of a stream, as the frames that the client expects.
+    pub fn chunk(&self, data: &str) -> Vec<Bytes> {
+        let Self::Anthropic(encoder) = self else { return vec![Bytes::from(sse::encode(data))] };
+        let mut encoder = encoder.lock().unwrap_or_else(PoisonError::into_inner);
+        let frames = json::parse_answer(data.as_bytes())
+            .ok()
+            .zip(encoder.as_mut())
+            .map(|(chunk, encoder)| encoder.push(chunk));
+        written(frames)
+    }
+
+    /// What a stream still needs before its terminal frame.
+    pub fn ending(&self) -> Vec<Bytes> {
+        let Self::Anthropic(encoder) = self else { return Vec::new() };
+        let encoder = encoder.lock().unwrap_or_else(PoisonError::into_inner).take();
+        written(encoder.map(Encoder::finish))
+    }
+
+    /// The terminal frame of a stream.
+    pub fn terminal(&self) -> Bytes {
+        match self {
+            Self::OpenAi => Bytes::from_static(sse::DONE.as_bytes()),
+            Self::Anthropic(_) => Bytes::from(message_stop().encode()),
+        }
+    }
+
+    /// An error inside a stream.
+    pub fn error_frame(&self, error: &ApiError) -> Bytes {
+        match self {
+            Self::OpenAi => Bytes::from(sse::encode(&error.body().to_string())),
+            Self::Anthropic(_) => Bytes::from(error_event(error).encode()),
+        }
+    }
+
+    /// An error as a whole reply.
+    pub fn error_parts(&self, error: &ApiError) -> (StatusCode, HeaderMap, Bytes) {
+        let (status, headers, body) = reply::error_parts(error);
+        match self {
+            Self::OpenAi => (status, headers, body),
+            Self::Anthropic(_) => {
+                let status = StatusCode::from_u16(anthropic::error_status(error)).unwrap_or(status);
+                (status, headers, Bytes::from(anthropic::error_body(error).to_string()))
+            }
+        }
+    }
+
+    /// A whole answer that has to be written anew, with what waltz adds to it.
+    pub fn answer(&self, answer: &Answer, extras: &Map<String, Value>) -> Value {
+        let mut answer = answer.clone();
+        for (name, value) in extras {
+            answer.head.insert(name.clone(), value.clone());
+        }
+        match self {
+            Self::OpenAi => answer.to_json(),
+            Self::Anthropic(_) => anthropic::answer::to_message(&answer),
+        }
+    }
+}
+
+/// Reads a request in the form of its path.
+pub fn parse_request(path: &str, body: &[u8]) -> Result<ChatRequest, ApiError> {
+    if path != MESSAGES {
+        return ChatRequest::parse(body);
+    }
+    let object = json::parse_object(body)
+        .map_err(|error| ApiError::invalid(format!("the request body is not valid JSON: {error}"), None))?;
+    request::to_chat(object).map(request::for_openai)
+}
+
+fn written<E: std::fmt::Display>(frames: Option<Result<Vec<Frame>, E>>) -> Vec<Bytes> {
+    match frames {
+        Some(Ok(frames)) => frames.iter().map(|frame| Bytes::from(frame.encode())).collect(),
+        Some(Err(error)) => {
+            tracing::error!(error = %error, "a chunk cannot be written in the client's form");
+            Vec::new()
+        }
+        None => Vec::new(),
+    }
+}
