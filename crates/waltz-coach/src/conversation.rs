@@ -7,13 +7,14 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use waltz_exchange::anthropic;
 use waltz_exchange::openai::{Answer, ChatRequest};
 use waltz_exchange::record::{Assessment, AssessmentSource};
 use waltz_exchange::{Category, PastCoaching, Verdict, json as strict_json};
 
 use crate::tally::Tally;
-use crate::upstream::{CallError, RetryBudget, Target, post_with_fallback};
+use crate::upstream::{Call, CallError, Protocol, RetryBudget, Target, post_with_fallback};
 
 /// An agent that answers.
 #[derive(Debug)]
@@ -128,7 +129,7 @@ pub async fn complete(
     tally: &mut Tally,
 ) -> Result<Answer, CallError> {
     let began = Instant::now();
-    tally.sent_bytes += body_for(request, request.model()).len() as u64;
+    tally.sent_bytes += written(request.body()).len() as u64;
     let outcome = exchange(agent, request, purpose, budget, tally).await;
     tally.waited += began.elapsed();
     let answer = outcome?;
@@ -143,29 +144,29 @@ async fn exchange(
     budget: &RetryBudget,
     tally: &mut Tally,
 ) -> Result<Answer, CallError> {
-    let body_for = |model: &str| body_for(request, model);
-    let (body, target) = post_with_fallback(
-        &agent.targets,
-        budget,
-        purpose,
-        "/chat/completions",
-        body_for,
-        &mut tally.attempts,
-    )
-    .await?;
-    let bytes = body.collect().await?;
-    Answer::parse(&bytes)
-        .map_err(|error| CallError::Unusable(target.upstream.name().to_owned(), error.to_string()))
+    let body_for = |target: &Target| body_for(request, target);
+    let attempts = &mut tally.attempts;
+    let (body, _) =
+        post_with_fallback(&agent.targets, budget, purpose, Call::Chat, body_for, attempts).await?;
+    body.answer().await
 }
 
-/// A request's body with the model's name as an upstream knows it.
-pub fn body_for(request: &ChatRequest, model: &str) -> Bytes {
-    if request.model() == model {
-        return Bytes::from(serde_json::to_vec(request.body()).unwrap_or_default());
-    }
-    let mut renamed = request.clone();
-    renamed.set("model", json!(model));
-    Bytes::from(serde_json::to_vec(renamed.body()).unwrap_or_default())
+/// A request's body in the form of an upstream, with the model's name as the upstream knows it.
+pub fn body_for(request: &ChatRequest, target: &Target) -> Bytes {
+    let body = match target.upstream.protocol() {
+        Protocol::Anthropic => anthropic::request::from_chat(request, &target.model),
+        Protocol::OpenAi if request.model() == target.model => return written(request.body()),
+        Protocol::OpenAi => {
+            let mut renamed = request.body().clone();
+            renamed.insert("model".to_owned(), json!(target.model));
+            renamed
+        }
+    };
+    written(&body)
+}
+
+fn written(body: &Map<String, Value>) -> Bytes {
+    Bytes::from(serde_json::to_vec(body).unwrap_or_default())
 }
 
 #[derive(Deserialize)]

@@ -6,17 +6,17 @@
 
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 use waltz_exchange::VerdictState;
 use waltz_exchange::json as strict_json;
-use waltz_exchange::openai::{Answer, ChatRequest, Speaker};
+use waltz_exchange::openai::{ChatRequest, Speaker};
 
+use crate::conversation;
 use crate::judge::Opinion;
 use crate::tally::Tally;
-use crate::upstream::{CallError, RetryBudget, Target, post_with_fallback};
+use crate::upstream::{Call, CallError, Protocol, RetryBudget, Target, post_with_fallback};
 
 /// The feedback model and how long it may take.
 #[derive(Debug)]
@@ -75,21 +75,20 @@ impl FeedbackAgent {
         let nonce = Uuid::new_v4().simple().to_string();
         let material = material(&nonce, request, draft);
         tally.sent_bytes += material.len() as u64;
-        let body_for = |model: &str| question(model, &material, self.json_mode);
+        let question = question(&material, self.json_mode);
+        let body_for = |target: &Target| {
+            let mut asked = question.clone();
+            // Anthropic's newer models refuse a temperature.
+            if target.upstream.protocol() == Protocol::Anthropic {
+                asked.remove("temperature");
+            }
+            conversation::body_for(&asked, target)
+        };
         let call = async {
-            let (body, target) = post_with_fallback(
-                &self.targets,
-                budget,
-                "feedback",
-                "/chat/completions",
-                body_for,
-                &mut tally.attempts,
-            )
-            .await?;
-            let bytes = body.collect().await?;
-            let unusable = |error: String| CallError::Unusable(target.upstream.name().to_owned(), error);
-            let answer = Answer::parse(&bytes).map_err(|error| unusable(error.to_string()))?;
-            Ok(answer)
+            let attempts = &mut tally.attempts;
+            let (body, _) =
+                post_with_fallback(&self.targets, budget, "feedback", Call::Chat, body_for, attempts).await?;
+            body.answer().await
         };
         let began = Instant::now();
         let outcome = tokio::time::timeout(self.timeout, call).await;
@@ -128,16 +127,14 @@ fn unfenced(text: &str) -> &str {
     inner.and_then(|inner| inner.strip_suffix("```")).map_or(trimmed, str::trim)
 }
 
-fn question(model: &str, material: &str, json_mode: bool) -> Bytes {
-    let mut body = json!({
-        "model": model,
-        "temperature": 0,
-        "messages": [{"role": "system", "content": RUBRIC}, {"role": "user", "content": material}],
-    });
+fn question(material: &str, json_mode: bool) -> ChatRequest {
+    let messages = json!([{"role": "system", "content": RUBRIC}, {"role": "user", "content": material}]);
+    let mut question = ChatRequest::new("", messages);
+    question.set("temperature", json!(0));
     if json_mode {
-        body["response_format"] = json!({"type": "json_object"});
+        question.set("response_format", json!({"type": "json_object"}));
     }
-    Bytes::from(body.to_string())
+    question
 }
 
 /// The judged texts as one JSON object. Quotes, braces and line ends inside them are escaped by the

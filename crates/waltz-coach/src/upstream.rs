@@ -16,8 +16,29 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Semaphore;
 use waltz_exchange::record::Attempt;
 
-pub use body::Body;
+pub use body::{Body, parse_answer, seconds_now};
 pub use budget::RetryBudget;
+
+/// The form that an upstream speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// Chat completions.
+    OpenAi,
+    /// Messages.
+    Anthropic,
+}
+
+/// What an upstream is called for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// An answer.
+    Chat,
+    /// Vectors.
+    Embeddings,
+}
+
+/// The version of Anthropic's form that is spoken.
+const ANTHROPIC_VERSION: &str = "2023-06-01";
 
 /// How one upstream is reached.
 #[derive(Clone, Debug)]
@@ -26,7 +47,9 @@ pub struct UpstreamSettings {
     pub name: String,
     /// The address that paths such as `/chat/completions` are appended to.
     pub url: String,
-    /// The key, sent as a bearer token.
+    /// The form it speaks.
+    pub protocol: Protocol,
+    /// The key, sent as a bearer token or as `x-api-key`.
     pub key: Option<SecretString>,
     /// Models that it serves; `*` stands for any.
     pub models: Vec<String>,
@@ -143,9 +166,23 @@ impl Upstream {
         self.settings.models.iter().any(|served| served == "*" || served == model)
     }
 
+    /// The form it speaks.
+    pub fn protocol(&self) -> Protocol {
+        self.settings.protocol
+    }
+
     /// Posts a JSON body and returns once the status and headers of a 2xx answer are here.
-    pub async fn post(&self, path: &str, body: Bytes) -> Result<Body, CallError> {
-        let UpstreamSettings { name, url, key, first_byte_timeout, total_timeout, .. } = &self.settings;
+    pub async fn post(&self, call: Call, body: Bytes) -> Result<Body, CallError> {
+        let UpstreamSettings { name, url, protocol, key, first_byte_timeout, total_timeout, .. } =
+            &self.settings;
+        let path = match (call, protocol) {
+            (Call::Chat, Protocol::OpenAi) => "/chat/completions",
+            (Call::Chat, Protocol::Anthropic) => "/messages",
+            (Call::Embeddings, Protocol::OpenAi) => "/embeddings",
+            (Call::Embeddings, Protocol::Anthropic) => {
+                return Err(CallError::Unusable(name.clone(), "it has no embeddings".to_owned()));
+            }
+        };
         let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
             return Err(CallError::Shed(name.clone()));
         };
@@ -156,9 +193,14 @@ impl Upstream {
             .header(http::header::CONTENT_TYPE, "application/json")
             .header(http::header::ACCEPT, "application/json, text/event-stream")
             .body(body);
-        if let Some(key) = key {
-            request = request.bearer_auth(key.expose_secret());
+        if *protocol == Protocol::Anthropic {
+            request = request.header("anthropic-version", ANTHROPIC_VERSION);
         }
+        request = match (key, protocol) {
+            (None, _) => request,
+            (Some(key), Protocol::OpenAi) => request.bearer_auth(key.expose_secret()),
+            (Some(key), Protocol::Anthropic) => request.header("x-api-key", key.expose_secret()),
+        };
         let first_byte = (*first_byte_timeout).min(*total_timeout);
         let response = match tokio::time::timeout(first_byte, request.send()).await {
             Err(_) => return Err(CallError::Timeout(name.clone(), "no answer began in time")),
@@ -196,19 +238,19 @@ pub async fn post_with_fallback(
     targets: &[Target],
     budget: &RetryBudget,
     purpose: &str,
-    path: &str,
-    body_for: impl Fn(&str) -> Bytes,
+    call: Call,
+    body_for: impl Fn(&Target) -> Bytes,
     attempts: &mut Vec<Attempt>,
 ) -> Result<(Body, Target), CallError> {
     budget.deposit();
     let mut last = None;
     for target in targets {
-        let body = body_for(&target.model);
+        let body = body_for(target);
         let mut tries = 0;
         loop {
             tries += 1;
             let began = Instant::now();
-            let outcome = target.upstream.post(path, body.clone()).await;
+            let outcome = target.upstream.post(call, body.clone()).await;
             attempts.push(attempt(purpose, target, &outcome, began));
             match outcome {
                 Ok(answer) => return Ok((answer, target.clone())),

@@ -3,10 +3,12 @@
 use std::time::Instant;
 
 use bytes::Bytes;
+use serde_json::Value;
 use waltz_coach::conversation;
 use waltz_coach::judge::THRESHOLD;
 use waltz_coach::tally::Tally;
-use waltz_coach::upstream::{Body, CallError, post_with_fallback};
+use waltz_coach::upstream::{Body, Call, CallError, Protocol, Target, post_with_fallback, seconds_now};
+use waltz_exchange::anthropic::stream;
 use waltz_exchange::openai::{ApiError, Retry};
 use waltz_exchange::record::Decision;
 use waltz_exchange::sse::{Decoder, Event};
@@ -34,6 +36,9 @@ pub struct Drafted {
 pub struct Windows {
     body: Option<Body>,
     decoder: Option<Decoder>,
+    /// Turns events of Anthropic's form into OpenAI's.
+    converter: Option<stream::Decoder>,
+    protocol: Protocol,
     upstream: String,
 }
 
@@ -54,21 +59,17 @@ pub async fn draft(routed: Routed, client: &Client) -> Result<Drafted, Stop> {
     let ours = routed.depth != Depth::None && request.moderation().is_some();
     let untouched = routed.agent.system_prompt.is_none() && !assessed && !ours;
     let outgoing = conversation::draft_request(&routed.agent, request);
-    let body_for = |model: &str| {
-        let raw = routed.received.raw.as_ref().filter(|_| untouched && request.model() == model);
-        raw.cloned().unwrap_or_else(|| conversation::body_for(&outgoing, model))
+    let body_for = |target: &Target| {
+        let same =
+            untouched && request.model() == target.model && target.upstream.protocol() == Protocol::OpenAi;
+        let raw = routed.received.raw.as_ref().filter(|_| same);
+        raw.cloned().unwrap_or_else(|| conversation::body_for(&outgoing, target))
     };
     let mut tally = Tally::default();
     let began = Instant::now();
     let targets = &routed.agent.targets;
-    let call = post_with_fallback(
-        targets,
-        &routed.live.budget,
-        "draft",
-        "/chat/completions",
-        body_for,
-        &mut tally.attempts,
-    );
+    let call =
+        post_with_fallback(targets, &routed.live.budget, "draft", Call::Chat, body_for, &mut tally.attempts);
     let outcome = client.hold(call).await;
     tally.waited += began.elapsed();
     match outcome {
@@ -81,7 +82,9 @@ pub async fn draft(routed: Routed, client: &Client) -> Result<Drafted, Stop> {
 impl Windows {
     fn new(body: Body) -> Self {
         let decoder = body.is_event_stream().then(Decoder::default);
-        Self { upstream: body.upstream().to_owned(), body: Some(body), decoder }
+        let protocol = body.protocol();
+        let converter = (protocol == Protocol::Anthropic).then(|| stream::Decoder::new(seconds_now()));
+        Self { upstream: body.upstream().to_owned(), body: Some(body), decoder, converter, protocol }
     }
 
     /// The upstream that drafts.
@@ -92,6 +95,11 @@ impl Windows {
     /// Whether the draft arrives as a stream.
     pub fn is_event_stream(&self) -> bool {
         self.decoder.is_some()
+    }
+
+    /// The form that the draft is in.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
     }
 
     /// The next window, or `None` when the draft has ended.
@@ -108,7 +116,20 @@ impl Windows {
                 .push(&piece, &mut events)
                 .map_err(|error| CallError::Unusable(self.upstream.clone(), error.to_string()))?;
         }
-        Ok(Some(Window::Events(events)))
+        let Some(converter) = &mut self.converter else { return Ok(Some(Window::Events(events))) };
+        let unusable =
+            |error: &dyn std::fmt::Display| CallError::Unusable(self.upstream.clone(), error.to_string());
+        let mut converted = Vec::new();
+        for event in &events {
+            // What an upstream says about its own error is not passed on.
+            let chunks = converter.push(event).map_err(|_| unusable(&"an event that cannot be read"))?;
+            let chunks = chunks.into_iter().map(|chunk| Value::Object(chunk).to_string());
+            converted.extend(chunks.map(|data| Event { name: String::new(), data }));
+        }
+        if converter.is_ended() {
+            converted.push(Event { name: String::new(), data: "[DONE]".to_owned() });
+        }
+        Ok(Some(Window::Events(converted)))
     }
 }
 

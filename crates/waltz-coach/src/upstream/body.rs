@@ -1,18 +1,22 @@
 //! The body of an upstream's answer, read piece by piece under its time-outs and size limit.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
+use waltz_exchange::anthropic;
+use waltz_exchange::openai::Answer;
+use waltz_exchange::openai::answer::AnswerError;
 
-use super::{CallError, UpstreamSettings};
+use super::{CallError, Protocol, UpstreamSettings};
 
 /// A body that is still arriving. Dropping it closes the call and frees its slot.
 #[derive(Debug)]
 pub struct Body {
     upstream: String,
+    protocol: Protocol,
     response: reqwest::Response,
     deadline: Instant,
     chunk_timeout: Duration,
@@ -28,9 +32,10 @@ impl Body {
         deadline: Instant,
         settings: &UpstreamSettings,
     ) -> Self {
-        let UpstreamSettings { chunk_timeout, max_answer_bytes, .. } = settings;
+        let UpstreamSettings { protocol, chunk_timeout, max_answer_bytes, .. } = settings;
         Self {
             upstream,
+            protocol: *protocol,
             response,
             deadline,
             chunk_timeout: *chunk_timeout,
@@ -42,6 +47,18 @@ impl Body {
     /// The upstream's name.
     pub fn upstream(&self) -> &str {
         &self.upstream
+    }
+
+    /// The form it is in.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// Reads the whole body as an answer, whatever form it is in.
+    pub async fn answer(self) -> Result<Answer, CallError> {
+        let (upstream, protocol) = (self.upstream.clone(), self.protocol);
+        let bytes = self.collect().await?;
+        parse_answer(protocol, &bytes).map_err(|error| CallError::Unusable(upstream, error.to_string()))
     }
 
     /// The answer's headers.
@@ -100,4 +117,18 @@ impl Body {
         }
         head.freeze()
     }
+}
+
+/// Reads an answer in the form of an upstream.
+pub fn parse_answer(protocol: Protocol, bytes: &[u8]) -> Result<Answer, AnswerError> {
+    match protocol {
+        Protocol::OpenAi => Answer::parse(bytes),
+        Protocol::Anthropic => anthropic::answer::from_message(bytes, seconds_now()),
+    }
+}
+
+/// Anthropic's form says no time, and OpenAI's clients expect one.
+pub fn seconds_now() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }

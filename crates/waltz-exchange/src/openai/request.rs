@@ -56,6 +56,12 @@ pub enum ModerationMode {
 }
 
 impl ChatRequest {
+    /// A request that waltz makes itself; the model is filled in when it is sent.
+    pub fn new(model: &str, messages: Value) -> Self {
+        let fields = [("model".to_owned(), Value::from(model)), ("messages".to_owned(), messages)];
+        Self { body: Map::from_iter(fields) }
+    }
+
     /// Reads and checks a body. Fields that waltz does not know are kept as they are.
     pub fn parse(bytes: &[u8]) -> Result<Self, ApiError> {
         let body = json::parse_object(bytes).map_err(|error| {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use waltz_coach::tally::Tally;
-use waltz_coach::upstream::post_with_fallback;
+use waltz_coach::upstream::{Call, Target, post_with_fallback};
 use waltz_exchange::json as strict_json;
 use waltz_exchange::openai::ApiError;
 use waltz_exchange::openai::check::check_model;
@@ -55,8 +55,9 @@ async fn pass_through(live: &Live, incoming: Incoming, client: &Client) -> Resul
     };
     entry.agent.clone_from(&agent.name);
     entry.variant.clone_from(&agent.variant);
-    let body_for = |wanted: &str| {
-        if wanted == model {
+    let body_for = |target: &Target| {
+        let wanted = &target.model;
+        if *wanted == model {
             return body.clone();
         }
         let mut renamed = parsed.clone();
@@ -67,9 +68,15 @@ async fn pass_through(live: &Live, incoming: Incoming, client: &Client) -> Resul
     let call_began = Instant::now();
     let attempts = &mut tally.attempts;
     let call = async {
-        let (body, _) =
-            post_with_fallback(&agent.targets, &live.budget, "embeddings", "/embeddings", body_for, attempts)
-                .await?;
+        let (body, _) = post_with_fallback(
+            &agent.targets,
+            &live.budget,
+            "embeddings",
+            Call::Embeddings,
+            body_for,
+            attempts,
+        )
+        .await?;
         body.collect().await
     };
     let outcome = client.hold(call).await;

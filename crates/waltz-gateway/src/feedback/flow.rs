@@ -240,10 +240,13 @@ impl Flow {
         Settled::Send(events)
     }
 
-    /// The events that are left for the end of the stream.
-    pub fn finish(self) -> Vec<Event> {
+    /// The events that are left for the end of the stream. Usage goes only to who asked for it: some
+    /// upstreams send it always.
+    pub fn finish(self, usage: bool) -> Vec<Event> {
         let mut left = self.held;
-        left.extend(self.left);
+        if usage || self.release == Release::Unread {
+            left.extend(self.left);
+        }
         left
     }
 

@@ -4,7 +4,7 @@ use serde_json::json;
 use waltz_coach::judge::{Draft, Judge, read_draft};
 use waltz_coach::tally::Tally;
 use waltz_coach::templates;
-use waltz_coach::upstream::CallError;
+use waltz_coach::upstream::{CallError, Protocol, parse_answer};
 use waltz_exchange::openai::{Answer, Choice, StreamAssembler};
 use waltz_exchange::sse::Event;
 use waltz_exchange::{Depth, Verdict, json};
@@ -57,9 +57,12 @@ pub(super) async fn gather(
         let events = match client.hold(windows.next()).await?? {
             None => break,
             Some(Window::Whole(bytes)) => {
-                let answer = Answer::parse(&bytes).map_err(|error| unusable(windows, error.to_string()))?;
+                let answer = parse_answer(windows.protocol(), &bytes)
+                    .map_err(|error| unusable(windows, error.to_string()))?;
                 note_release(routed, Release::Whole);
-                return Ok(Gathered { answer, raw: Raw::Json(bytes), released: false, stopped: None });
+                let raw =
+                    if windows.protocol() == Protocol::OpenAi { Raw::Json(bytes) } else { Raw::Rewritten };
+                return Ok(Gathered { answer, raw, released: false, stopped: None });
             }
             Some(Window::Events(events)) => events,
         };
@@ -111,20 +114,21 @@ async fn finish(
     client: &Client,
 ) -> Result<Gathered, Broken> {
     note_release(routed, flow.release());
+    let usage = routed.received.request.include_usage();
     if flow.nothing_sent() {
         // Bytes of a form that is not known through and through are never sent on as they came.
-        let raw = if flow.is_plain() { Raw::Events(flow.finish()) } else { Raw::Rewritten };
+        let raw = if flow.is_plain() { Raw::Events(flow.finish(usage)) } else { Raw::Rewritten };
         return Ok(Gathered { answer, raw, released: false, stopped: None });
     }
     if flow.release() == Release::Unread {
-        return Ok(Gathered { answer, raw: Raw::Events(flow.finish()), released: true, stopped: None });
+        return Ok(Gathered { answer, raw: Raw::Events(flow.finish(usage)), released: true, stopped: None });
     }
     let verdict = look_back(routed, &answer);
     if flow.is_plain() {
         return match flow.settle(&verdict) {
             Settled::Send(events) => {
                 send(client, events).await?;
-                Ok(Gathered { answer, raw: Raw::Events(flow.finish()), released: true, stopped: None })
+                Ok(Gathered { answer, raw: Raw::Events(flow.finish(usage)), released: true, stopped: None })
             }
             Settled::Hold | Settled::Stop => Ok(stopped(&flow, answer, verdict)),
         };

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use waltz_exchange::{Depth, policy};
 
-pub(crate) use agents::{Agent, Feedback, Target, Upstream};
+pub(crate) use agents::{Agent, Feedback, Protocol, Target, Upstream};
 
 /// The whole file, `waltz.toml`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]

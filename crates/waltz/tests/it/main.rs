@@ -12,6 +12,7 @@ mod crash;
 mod harness;
 mod http_faults;
 mod judge_faults;
+mod matrix;
 mod reload;
 mod streams;
 mod upstream_faults;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use secrecy::SecretString;
 use waltz_coach::conversation::ConversationAgent;
-use waltz_coach::upstream::{Target, Upstream, UpstreamSettings};
+use waltz_coach::upstream::{Protocol, Target, Upstream, UpstreamSettings};
 
 use super::{Check, is_variable_name};
 use crate::config::raw;
@@ -33,6 +33,10 @@ impl Check<'_> {
             let settings = UpstreamSettings {
                 name: upstream.name.clone(),
                 url: upstream.url.trim_end_matches('/').to_owned(),
+                protocol: match upstream.protocol {
+                    raw::Protocol::Openai => Protocol::OpenAi,
+                    raw::Protocol::Anthropic => Protocol::Anthropic,
+                },
                 key: self.upstream_key(index, upstream),
                 models: upstream.models.clone(),
                 connect_timeout: self.duration(&at("connect_timeout_ms"), upstream.connect_timeout_ms),

@@ -3,6 +3,16 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The form that an upstream speaks.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Protocol {
+    /// Chat completions.
+    Openai,
+    /// Messages.
+    Anthropic,
+}
+
 /// One upstream.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -11,6 +21,9 @@ pub(crate) struct Upstream {
     pub(crate) name: String,
     /// The address that `/chat/completions` is appended to, such as `https://api.openai.com/v1`.
     pub(crate) url: String,
+    /// The form it speaks: `openai` (chat completions) or `anthropic` (messages, such as
+    /// `https://api.anthropic.com/v1`).
+    pub(crate) protocol: Protocol,
     /// The environment variable that holds the key.
     pub(crate) key_env: Option<String>,
     /// The file that holds the key.
@@ -36,6 +49,7 @@ impl Default for Upstream {
         Self {
             name: String::new(),
             url: String::new(),
+            protocol: Protocol::Openai,
             key_env: None,
             key_file: None,
             models: vec!["*".to_owned()],
