@@ -181,3 +181,22 @@ fn secrets_in_the_wrong_place_are_not_shown() {
     let (code, _, err) = run(&["config", "check"], "", folder.path(), &[]);
     assert!(code == 2 && err.contains("empty key") && err.contains("not a key"), "{err}");
 }
+
+#[test]
+fn every_example_is_sound() {
+    let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").canonicalize().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(examples.join("waltz.toml")).unwrap();
+    let named: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix("key_env = \"")?.split('"').next()).collect();
+    assert!(!named.is_empty());
+    let environment: Vec<(&str, &str)> = named.iter().map(|name| (*name, "a-key")).collect();
+    let file = examples.join("waltz.toml").display().to_string();
+    let (code, out, err) = run(&["config", "check", "--config", &file], "", folder.path(), &environment);
+    assert!(code == 0 && out.starts_with("ok"), "{err}");
+    let rules = format!("[policy]\nrules_file = \"{}\"\n", examples.join("rules.toml").display());
+    std::fs::write(folder.path().join("waltz.toml"), rules).unwrap();
+    let (code, _, err) = run(&["config", "check"], "", folder.path(), &[]);
+    assert_eq!(code, 0, "{err}");
+    let script = std::fs::read_to_string(examples.join("mock-script.toml")).unwrap();
+    assert!(Mock::start(&script).url.starts_with("http://"));
+}
