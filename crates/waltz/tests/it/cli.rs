@@ -184,10 +184,12 @@ fn secrets_in_the_wrong_place_are_not_shown() {
 
 #[test]
 fn every_example_is_sound() {
-    let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").canonicalize().unwrap();
+    let examples =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").canonicalize().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let text = std::fs::read_to_string(examples.join("waltz.toml")).unwrap();
-    let named: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix("key_env = \"")?.split('"').next()).collect();
+    let named: Vec<&str> =
+        text.lines().filter_map(|line| line.trim().strip_prefix("key_env = \"")?.split('"').next()).collect();
     assert!(!named.is_empty());
     let environment: Vec<(&str, &str)> = named.iter().map(|name| (*name, "a-key")).collect();
     let file = examples.join("waltz.toml").display().to_string();
