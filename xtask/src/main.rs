@@ -108,20 +108,14 @@ fn install(root: &Path) -> Result<()> {
 
 /// The pages that are made from the program itself: file and the command that prints it.
 fn generated(root: &Path) -> Result<Vec<(PathBuf, String)>> {
-    let schema = output(
-        cargo_command(root).args(["run", "--quiet", "--locked", "-p", "waltz", "--", "config", "schema"]),
-    )?;
+    // The same build that the tests made: another set of features would compile everything again.
+    cargo(root, &["build", "--quiet", "--workspace", "--all-features", "--bins", "--examples", "--locked"])?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let built = root.join(target).join("debug");
+    let schema = output(Command::new(built.join("waltz")).args(["config", "schema"]))?;
     let script = root.join("docs/generate_configuration.py");
     let page = output_of(Command::new("python3").arg(script), &schema)?;
-    let families = output(cargo_command(root).args([
-        "run",
-        "--quiet",
-        "--locked",
-        "-p",
-        "waltz-screen",
-        "--example",
-        "families",
-    ]))?;
+    let families = output(&mut Command::new(built.join("examples/families")))?;
     Ok(vec![
         (root.join("docs/reference/configuration.schema.json"), schema),
         (root.join("docs/reference/configuration.md"), page),
