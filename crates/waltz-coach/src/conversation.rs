@@ -3,6 +3,7 @@
 //! where it can give one.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -129,26 +130,23 @@ pub async fn complete(
     tally: &mut Tally,
 ) -> Result<Answer, CallError> {
     let began = Instant::now();
-    tally.sent_bytes += written(request.body()).len() as u64;
-    let outcome = exchange(agent, request, purpose, budget, tally).await;
+    let sent = AtomicU64::new(0);
+    let body_for = |target: &Target| {
+        let body = body_for(request, target);
+        sent.fetch_add(body.len() as u64, Ordering::Relaxed);
+        body
+    };
+    let attempts = &mut tally.attempts;
+    let call = post_with_fallback(&agent.targets, budget, purpose, Call::Chat, body_for, attempts);
+    let outcome = match call.await {
+        Ok((body, _)) => body.answer().await,
+        Err(error) => Err(error),
+    };
+    tally.sent_bytes += sent.into_inner();
     tally.waited += began.elapsed();
     let answer = outcome?;
     tally.add_revision(&answer);
     Ok(answer)
-}
-
-async fn exchange(
-    agent: &ConversationAgent,
-    request: &ChatRequest,
-    purpose: &str,
-    budget: &RetryBudget,
-    tally: &mut Tally,
-) -> Result<Answer, CallError> {
-    let body_for = |target: &Target| body_for(request, target);
-    let attempts = &mut tally.attempts;
-    let (body, _) =
-        post_with_fallback(&agent.targets, budget, purpose, Call::Chat, body_for, attempts).await?;
-    body.answer().await
 }
 
 /// A request's body in the form of an upstream, with the model's name as the upstream knows it.

@@ -1,5 +1,6 @@
 //! Step 3: the conversation agent's first draft, as a stream of windows. A JSON answer is one window.
 
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -58,12 +59,14 @@ pub async fn draft(routed: Routed, client: &Client) -> Result<Drafted, Stop> {
     // The `moderation` parameter is ours to answer, unless nothing is judged.
     let ours = routed.depth != Depth::None && request.moderation().is_some();
     let untouched = routed.agent.system_prompt.is_none() && !assessed && !ours;
-    let outgoing = conversation::draft_request(&routed.agent, request);
+    // Made only where the bytes that came cannot be sent on.
+    let outgoing = OnceLock::new();
+    let outgoing = || outgoing.get_or_init(|| conversation::draft_request(&routed.agent, request));
     let body_for = |target: &Target| {
         let same =
             untouched && request.model() == target.model && target.upstream.protocol() == Protocol::OpenAi;
         let raw = routed.received.raw.as_ref().filter(|_| same);
-        raw.cloned().unwrap_or_else(|| conversation::body_for(&outgoing, target))
+        raw.cloned().unwrap_or_else(|| conversation::body_for(outgoing(), target))
     };
     let mut tally = Tally::default();
     let began = Instant::now();

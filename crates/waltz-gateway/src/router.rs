@@ -200,12 +200,12 @@ where
         line(live.settings.heartbeat, live.settings.patience, gateway.stopping.clone(), Dialect::of(path));
     let incoming = Incoming { request_id, path, at, began, headers, body, caller };
     let blank = Box::new(blank_record(&incoming));
-    let settings = live.settings.clone();
+    let seen = Arc::clone(&live);
     let exchange = AssertUnwindSafe(run(Arc::clone(&gateway), live, incoming, client)).catch_unwind();
     let guarded = Arc::clone(&gateway);
     gateway.tasks.spawn(async move {
         if exchange.await.is_err() {
-            record_panic(blank, began, &guarded, &settings);
+            record_panic(blank, began, &guarded, &seen.settings);
         }
     });
     reply_from(line).await

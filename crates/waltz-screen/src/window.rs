@@ -90,11 +90,6 @@ impl Window {
             || self.letters >= 2 * self.pace.most()
     }
 
-    /// Whether nothing waits to be judged.
-    pub fn is_empty(&self) -> bool {
-        self.held.is_empty()
-    }
-
     /// Whether nothing was released yet.
     pub fn is_first(&self) -> bool {
         self.released.is_empty()
@@ -191,11 +186,10 @@ mod tests {
                 released.push(window.released()[before..].to_owned());
             }
         }
-        if !window.is_empty() {
-            let before = window.released().len();
-            window.release();
-            released.push(window.released()[before..].to_owned());
-        }
+        let before = window.released().len();
+        window.release();
+        released.push(window.released()[before..].to_owned());
+        released.retain(|window| !window.is_empty());
         released
     }
 
