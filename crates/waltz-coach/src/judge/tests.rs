@@ -203,3 +203,13 @@ fn fault_F37_judge_injection_in_prompt() {
         assert_eq!(verdict.categories, plain.categories);
     }
 }
+
+/// A long conversation and an answer full of numbers are each searched once.
+#[test]
+fn many_numbers_in_a_long_conversation_take_no_quadratic_time() {
+    let prompt = "a harmless sentence about the harbour and its ships ".repeat(20_000);
+    let answer: String = (0..20_000).map(|number| format!("4111 1111 1111 1111 and {number}; ")).collect();
+    let began = std::time::Instant::now();
+    assert!(judged(&prompt, &answer).is_unsafe);
+    assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
+}
