@@ -201,7 +201,9 @@ where
     let incoming = Incoming { request_id, path, at, began, headers, body, caller };
     let blank = Box::new(blank_record(&incoming));
     let seen = Arc::clone(&live);
-    let exchange = AssertUnwindSafe(run(Arc::clone(&gateway), live, incoming, client)).catch_unwind();
+    // Boxed: the future of a whole exchange is large, and every hand it goes through would copy it.
+    let exchange =
+        AssertUnwindSafe(Box::pin(run(Arc::clone(&gateway), live, incoming, client))).catch_unwind();
     let guarded = Arc::clone(&gateway);
     gateway.tasks.spawn(async move {
         if exchange.await.is_err() {

@@ -17,18 +17,20 @@ pub(super) struct Migration {
 }
 
 /// All migrations of SQLite in order.
-pub(super) const SQLITE: &[Migration] = &[Migration {
-    version: 1,
-    name: "initial",
-    sql: include_str!("../../migrations/sqlite/0001_initial.sql"),
-}];
+pub(super) const SQLITE: &[Migration] = &[
+    Migration { version: 1, name: "initial", sql: include_str!("../../migrations/sqlite/0001_initial.sql") },
+    Migration { version: 2, name: "lean", sql: include_str!("../../migrations/sqlite/0002_lean.sql") },
+];
 
 /// All migrations of PostgreSQL in order.
-pub(super) const POSTGRES: &[Migration] = &[Migration {
-    version: 1,
-    name: "initial",
-    sql: include_str!("../../migrations/postgres/0001_initial.sql"),
-}];
+pub(super) const POSTGRES: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "initial",
+        sql: include_str!("../../migrations/postgres/0001_initial.sql"),
+    },
+    Migration { version: 2, name: "lean", sql: include_str!("../../migrations/postgres/0002_lean.sql") },
+];
 
 /// Held until the transaction ends. In SQLite the transaction has begun with the lock; the number is
 /// the name of the lock and must never change.
