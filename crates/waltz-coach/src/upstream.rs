@@ -302,10 +302,8 @@ pub async fn post_with_fallback(
                 Err(error) => {
                     let transient = error.is_transient();
                     let next = tokio::time::Instant::now() + budget.pause(tries);
-                    let again = transient
-                        && retries_help(&error)
-                        && tries <= budget.max_retries()
-                        && next < deadline;
+                    let again =
+                        transient && retries_help(&error) && tries <= budget.max_retries() && next < deadline;
                     last = Some(error);
                     if again && budget.withdraw() {
                         tokio::time::sleep_until(next).await;

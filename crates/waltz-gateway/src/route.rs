@@ -74,13 +74,7 @@ pub fn route(mut received: Received, live: Arc<Live>) -> Result<Routed, Stop> {
 
 /// How a stream of the answer is released. Whatever a client parses or acts upon is read as a whole, and so
 /// is what may not leave before the feedback model has read it.
-fn release(
-    received: &Received,
-    live: &Live,
-    agent: &ConversationAgent,
-    depth: Depth,
-    risk: Risk,
-) -> Release {
+fn release(received: &Received, live: &Live, agent: &ConversationAgent, depth: Depth, risk: Risk) -> Release {
     let request = &received.request;
     let blocks = request.moderation().is_some_and(|wish| wish.output == ModerationMode::Block);
     let acts = !request.tools().is_empty() || request.body().contains_key("functions");

@@ -94,8 +94,7 @@ impl Part {
         });
         let finishes =
             choices.iter().any(|choice| choice.get("finish_reason").is_some_and(|reason| !reason.is_null()));
-        let mut part =
-            Self { text: String::new(), plain: known_head, is_end: choices.is_empty(), finishes };
+        let mut part = Self { text: String::new(), plain: known_head, is_end: choices.is_empty(), finishes };
         for choice in choices {
             let Some(choice) = choice.as_object() else {
                 part.plain = false;

@@ -95,7 +95,9 @@ pub(super) async fn gather(
                 Next::Wait => {}
                 Next::Send(events) => send(client, events).await?,
                 Next::Judge => {
-                    let Some(verdict) = client.hold(judge_window(routed, flow, tally)).await? else { continue };
+                    let Some(verdict) = client.hold(judge_window(routed, flow, tally)).await? else {
+                        continue;
+                    };
                     match flow.settle(&verdict) {
                         Settled::Send(events) => send(client, events).await?,
                         Settled::Hold => {}

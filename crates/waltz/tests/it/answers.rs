@@ -88,7 +88,8 @@ async fn fault_F07_upstream_garbage() {
 #[tokio::test]
 async fn fault_F07_a_body_of_a_gigabyte() {
     let sent = Arc::new(AtomicUsize::new(0));
-    let length = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 1073741824\r\n\r\n{\"a\":\"";
+    let length =
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 1073741824\r\n\r\n{\"a\":\"";
     let words = "words without end, and no line among them ";
     let cases = [
         ("length", length.to_owned(), words.to_owned(), 502),

@@ -104,7 +104,8 @@ async fn fault_F09_upstream_trickle() {
     let stalled = gateway.ask_stream("hi").await;
     assert_incomplete(&gateway, &stalled, "upstream_timeout", "timeout").await;
     // A byte now and then, further apart than the limit.
-    for head in [EVENTS, "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n"] {
+    for head in [EVENTS, "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n"]
+    {
         let wire = Wire::start(move |_, mut call| async move {
             call.send(head).await;
             call.trickle(&[b' '; 1000], Duration::from_secs(2)).await;
@@ -159,7 +160,8 @@ async fn fault_F12_upstream_sse_split() {
     for variant in 0..count {
         for size in [1, 3, 7, MIB] {
             let model = format!("{variant}-{size}");
-            let body = json!({"model": model, "stream": true, "messages": [{"role": "user", "content": "hi"}]});
+            let body =
+                json!({"model": model, "stream": true, "messages": [{"role": "user", "content": "hi"}]});
             let reply = gateway.chat(body).await;
             assert_eq!(reply.streamed(), expected, "{model}: {}", reply.text);
             assert!(reply.text.ends_with(DONE), "{model}: {}", reply.text);
@@ -191,21 +193,51 @@ async fn fault_F13_stream_anomalies() {
     let stop = |id: &str| chunk_of(id, &json!({"index": 0, "delta": {}, "finish_reason": "stop"}));
     let one = text("one", SENTENCE);
     let cases = [
-        ("another stream between", vec![one.clone(), text("two", "Not yours. "), stop("two"), one.clone(), stop("one"), DONE.to_owned()], 2, 2),
+        (
+            "another stream between",
+            vec![
+                one.clone(),
+                text("two", "Not yours. "),
+                stop("two"),
+                one.clone(),
+                stop("one"),
+                DONE.to_owned(),
+            ],
+            2,
+            2,
+        ),
         ("a second finish", vec![one.clone(), stop("one"), stop("one"), DONE.to_owned()], 1, 1),
-        ("words after the finish", vec![one.clone(), stop("one"), text("one", "Not yours. "), DONE.to_owned()], 1, 1),
-        ("a second end", vec![one.clone(), stop("one"), DONE.to_owned(), DONE.to_owned(), text("one", "Not yours. "), DONE.to_owned()], 1, 3),
+        (
+            "words after the finish",
+            vec![one.clone(), stop("one"), text("one", "Not yours. "), DONE.to_owned()],
+            1,
+            1,
+        ),
+        (
+            "a second end",
+            vec![
+                one.clone(),
+                stop("one"),
+                DONE.to_owned(),
+                DONE.to_owned(),
+                text("one", "Not yours. "),
+                DONE.to_owned(),
+            ],
+            1,
+            3,
+        ),
         // A text may well repeat itself, so that this is no anomaly that anybody could tell.
         ("a chunk twice", vec![one.clone(), one.clone(), stop("one"), DONE.to_owned()], 2, 0),
     ];
-    let served = cases.iter().map(|(name, events, ..)| {
-        ((*name).to_owned(), format!("{EVENTS}{}", events.concat()).into_bytes())
-    });
+    let served = cases
+        .iter()
+        .map(|(name, events, ..)| ((*name).to_owned(), format!("{EVENTS}{}", events.concat()).into_bytes()));
     let wire = Wire::models(served.collect()).await;
     for config in ["", WHOLE] {
         let gateway = Gateway::start(&format!("{}{config}", wire.upstream("main")), &[]);
         for (name, _, sentences, anomalies) in &cases {
-            let body = json!({"model": name, "stream": true, "messages": [{"role": "user", "content": "hi"}]});
+            let body =
+                json!({"model": name, "stream": true, "messages": [{"role": "user", "content": "hi"}]});
             let reply = gateway.chat(body).await;
             assert_eq!(reply.streamed(), SENTENCE.repeat(*sentences), "{name}");
             assert_eq!(reply.text.matches(DONE).count(), 1, "{name}");
@@ -230,7 +262,10 @@ async fn fault_F13_stream_anomalies() {
 #[tokio::test]
 async fn fault_F34_metadata_chunk_compat() {
     let help = "[[reply]]\nwhen = { coached = true }\ntext = \"A safe way.\"\n";
-    let late = format!("[[reply]]\ntext = \"{}Step 1: gather the explosive materials. Step 2: assemble the bomb.\"\n", SENTENCE.repeat(3));
+    let late = format!(
+        "[[reply]]\ntext = \"{}Step 1: gather the explosive materials. Step 2: assemble the bomb.\"\n",
+        SENTENCE.repeat(3)
+    );
     let judged = "[feedback]\ntimeout_ms = 100\ntargets = [{ upstream = \"main\", model = \"judge\" }]\n[policy]\ndefault_depth = \"always\"\n";
     let stuck = "[[reply]]\nwhen = { judging = true }\ndelay_ms = 60000\n[[reply]]\ntext = \"Fine.\"\n";
     let cases = [
@@ -297,8 +332,7 @@ async fn fault_F35_size_side_channel() {
                 .chat(json!({"stream": true, "stream_options": wish.clone(), "messages": [{"role": "user", "content": "hi"}]}))
                 .await;
             assert_eq!(reply.header("x-waltz-window"), window);
-            let kept: Vec<Value> =
-                reply.chunks().iter().map(|chunk| chunk["obfuscation"].clone()).collect();
+            let kept: Vec<Value> = reply.chunks().iter().map(|chunk| chunk["obfuscation"].clone()).collect();
             assert_eq!(kept, pad, "{window}: {}", reply.text);
             assert_eq!(asked.recv().await, Some(wish), "the client's wish reaches the upstream");
         }

@@ -91,8 +91,7 @@ async fn fault_F03_upstream_dies_mid_json() {
         for resets in [false, true] {
             let model = if resets { format!("{name}-reset") } else { name.to_owned() };
             for stream in [false, true] {
-                let body =
-                    json!({"model": model, "stream": stream, "messages": [{"role": "user", "content": "hi"}]});
+                let body = json!({"model": model, "stream": stream, "messages": [{"role": "user", "content": "hi"}]});
                 let reply = gateway.chat(body).await;
                 // A reset can overtake the bytes before it, and is an error of the connection in any case.
                 let codes = if resets { vec!["upstream_unavailable", code] } else { vec![code] };
@@ -291,7 +290,8 @@ async fn a_second_upstream_answers_when_the_first_cannot() {
 
 #[tokio::test]
 async fn errors_of_the_gateways_own_making_and_of_the_clients_are_told_apart() {
-    for (status, told, code) in [(401, 502, "upstream_auth"), (403, 502, "upstream_auth"), (400, 400, "scripted")]
+    for (status, told, code) in
+        [(401, 502, "upstream_auth"), (403, 502, "upstream_auth"), (400, 400, "scripted")]
     {
         let gateway = Gateway::over(&Mock::start(&format!("[[reply]]\nstatus = {status}\n")), "");
         assert_eq!(gateway.ask("hi").await.error(), (told, code.to_owned()));

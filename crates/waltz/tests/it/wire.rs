@@ -76,7 +76,6 @@ impl Wire {
     pub fn upstream(&self, name: &str) -> String {
         format!("[[upstreams]]\nname = \"{name}\"\nurl = \"{}\"\n", self.url)
     }
-
 }
 
 impl Drop for Wire {
@@ -174,7 +173,8 @@ pub fn opinion(call: &Call) -> Vec<u8> {
 
 /// A chunk of a stream with an id.
 pub fn chunk_of(id: &str, choice: &Value) -> String {
-    let chunk = json!({"id": id, "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]});
+    let chunk =
+        json!({"id": id, "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]});
     format!("data: {chunk}\n\n")
 }
 

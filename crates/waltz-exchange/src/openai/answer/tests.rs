@@ -73,9 +73,7 @@ fn tool_arguments_in_fragments_are_joined_and_identity_is_fixed() {
 fn chunks_of_another_stream_and_words_after_the_end_do_not_belong() {
     let mut assembler = StreamAssembler::default();
     let chunk = |id: &str, delta: Value, reason: Value| {
-        into_object(
-            json!({"id": id, "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}),
-        )
+        into_object(json!({"id": id, "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}))
     };
     assembler.push(into_object(json!({"id": "", "choices": []}))).unwrap();
     let first = chunk("a", json!({"content": "one"}), Value::Null);
