@@ -295,8 +295,10 @@ pub async fn post_with_fallback(
         loop {
             tries += 1;
             let began = Instant::now();
+            let position = attempts.len();
+            attempts.push(abandoned(purpose, target));
             let outcome = target.upstream.post(call, body.clone(), deadline).await;
-            attempts.push(attempt(purpose, target, &outcome, began));
+            attempts[position] = attempt(purpose, target, &outcome, began);
             match outcome {
                 Ok(answer) => return Ok((answer, target.clone())),
                 Err(error) => {
@@ -325,19 +327,26 @@ fn retries_help(error: &CallError) -> bool {
     !matches!(error, CallError::Shed(_) | CallError::Timeout(..) | CallError::Status { status: 429, .. })
 }
 
+/// What stays on record of a call if nobody waits for its end: the client hung up, or the judge's time is
+/// over.
+fn abandoned(purpose: &str, target: &Target) -> Attempt {
+    Attempt {
+        purpose: purpose.to_owned(),
+        upstream: target.upstream.name().to_owned(),
+        status: None,
+        error: Some("abandoned".to_owned()),
+        duration_ms: 0.0,
+    }
+}
+
 fn attempt(purpose: &str, target: &Target, outcome: &Result<Body, CallError>, began: Instant) -> Attempt {
     let (status, error) = match outcome {
         Ok(_) => (Some(200), None),
         Err(CallError::Status { status, .. }) => (Some(*status), Some("status".to_owned())),
         Err(error) => (None, Some(error.word().to_owned())),
     };
-    Attempt {
-        purpose: purpose.to_owned(),
-        upstream: target.upstream.name().to_owned(),
-        status,
-        error,
-        duration_ms: began.elapsed().as_secs_f64() * 1e3,
-    }
+    let duration_ms = began.elapsed().as_secs_f64() * 1e3;
+    Attempt { status, error, duration_ms, ..abandoned(purpose, target) }
 }
 
 fn retry_after_ms(headers: &HeaderMap) -> Option<u64> {

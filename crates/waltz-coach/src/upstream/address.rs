@@ -142,7 +142,7 @@ mod tests {
         let served = tokio::spawn(async move {
             for _ in 0..2 {
                 let (mut stream, _) = listener.accept().await.unwrap();
-                stream.read(&mut [0; 4096]).await.unwrap();
+                assert_ne!(stream.read(&mut [0; 4096]).await.unwrap(), 0);
                 let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
                 stream.write_all(head.as_bytes()).await.unwrap();
             }

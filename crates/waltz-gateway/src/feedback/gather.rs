@@ -229,8 +229,11 @@ pub(super) fn note_window(routed: &mut Routed, bytes: usize) {
 }
 
 fn note_anomaly(routed: &mut Routed) {
-    routed.received.record.scanned.anomalies += 1;
-    tracing::warn!(request_id = %routed.received.record.id, "an event that does not belong to its stream");
+    let record = &mut routed.received.record;
+    if record.scanned.anomalies == 0 {
+        tracing::warn!(request_id = %record.id, "the upstream sent what does not belong to its stream");
+    }
+    record.scanned.anomalies += 1;
 }
 
 pub(super) fn note_release(routed: &mut Routed, release: Release) {

@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::harness::{Gateway, Mock, Reply, UNSAFE_FRAGMENT, client};
+use crate::harness::{Gateway, Mock, Reply, UNSAFE_FRAGMENT, attempts, client};
 use crate::wire::{EVENTS, Wire, finish, opinion, says};
 
 const JUDGED: &str = "[feedback]\ntargets = [{ upstream = \"main\", model = \"judge\" }]\n";
@@ -229,8 +229,8 @@ async fn judge(answers: &'static str) -> Wire {
     .await
 }
 
-/// The stream of a good draft to a suspicious request, and its record.
-async fn suspicious(answers: &'static str, timeout_ms: u32, config: &str) -> (Reply, Value) {
+/// A gateway over a good draft and such a judge; the wires live as long as it is used.
+async fn judged_by(answers: &'static str, timeout_ms: u32, config: &str) -> (Gateway, [Wire; 2]) {
     let draft = format!("{EVENTS}{}{}{}", says(SENTENCE).repeat(30), finish(), crate::wire::DONE);
     let (model, judge) = (Wire::saying(draft).await, judge(answers).await);
     let config = format!(
@@ -238,10 +238,20 @@ async fn suspicious(answers: &'static str, timeout_ms: u32, config: &str) -> (Re
         model.upstream("main"),
         judge.upstream("judge"),
     );
-    let gateway = Gateway::start(&config, &[]);
+    (Gateway::start(&config, &[]), [model, judge])
+}
+
+/// The stream of a good draft to a suspicious request, and its record.
+async fn suspicious(answers: &'static str, timeout_ms: u32, config: &str) -> (Reply, Value) {
+    let (gateway, [_model, judge]) = judged_by(answers, timeout_ms, config).await;
     let reply = gateway.ask_stream(SUSPICIOUS).await;
     let record = gateway.record_of(&reply).await;
     assert_eq!(judge.calls(), answers.len(), "{}", reply.text);
+    let asked = answers
+        .chars()
+        .map(|answer| if answer == 'y' { (Some(200), None) } else { (None, Some("abandoned")) });
+    let draft = std::iter::once((Some(200), None));
+    assert_eq!(attempts(&record), draft.chain(asked).collect::<Vec<_>>());
     assert!(reply.text.ends_with(crate::wire::DONE), "{}", reply.text);
     assert_eq!(record["choices"][0]["final_text"], reply.streamed());
     (reply, record)
@@ -264,6 +274,13 @@ async fn fault_F31_judge_timeout_mid_stream() {
         assert!(others.iter().all(|chunk| chunk.get("waltz").is_none()), "{}", reply.text);
         assert_eq!((&record["decision"], &record["degraded"]), (&json!("released"), &json!("judge_timeout")));
     }
+    let (gateway, _wires) = judged_by("n", 300, flagged).await;
+    let body = json!({"model": "mock", "max_tokens": 9, "stream": true, "messages": [{"role": "user", "content": SUSPICIOUS}]});
+    let reply = gateway.post("/v1/messages", body.to_string(), &[]).await;
+    let ends: Vec<Value> =
+        reply.chunks().into_iter().filter(|event| event["type"] == "message_delta").collect();
+    assert_eq!(ends.len(), 1);
+    assert_eq!(ends[0]["waltz"]["degraded"], "judge_timeout", "{}", reply.text);
     // Closed: nothing leaves that the model was to read and did not.
     for (answers, window, config) in
         [("nn", "paragraph", format!("{closed}{flagged}")), ("n", "whole", closed.to_owned())]
