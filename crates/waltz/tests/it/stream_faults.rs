@@ -89,14 +89,16 @@ async fn fault_F04_upstream_dies_mid_stream() {
 
 #[tokio::test]
 async fn fault_F09_upstream_trickle() {
-    let limits = "chunk_timeout_ms = 300\ntotal_timeout_ms = 3600000\n";
-    // The bytes of a line come, and the line never ends: no piece is late, and yet nothing moves.
-    let line = says(SENTENCE).repeat(1000).replace('\n', " ");
+    let limits = "chunk_timeout_ms = 1000\ntotal_timeout_ms = 3600000\n";
+    // The bytes of a line come one by one: no piece is late, and yet nothing moves. All of it takes ten times
+    // the limit.
+    let line = says(&SENTENCE.repeat(15));
     let wire = Wire::start(move |_, mut call| {
         let line = line.clone();
         async move {
             call.send(EVENTS).await;
             call.trickle(line.as_bytes(), Duration::from_millis(10)).await;
+            call.send(format!("{}{DONE}", finish())).await;
         }
     })
     .await;
@@ -108,7 +110,7 @@ async fn fault_F09_upstream_trickle() {
     {
         let wire = Wire::start(move |_, mut call| async move {
             call.send(head).await;
-            call.trickle(&[b' '; 1000], Duration::from_secs(2)).await;
+            call.trickle(&[b' '; 1000], Duration::from_secs(3)).await;
         })
         .await;
         let gateway = Gateway::start(&format!("{}{limits}", wire.upstream("main")), &[]);
