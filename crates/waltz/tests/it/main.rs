@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on must fail loudly")]
 #![expect(unreachable_pub, reason = "one binary; its modules share the harness")]
 
+mod answers;
 mod architecture;
 mod behaviours;
 mod cli;
@@ -14,5 +15,7 @@ mod http_faults;
 mod judge_faults;
 mod matrix;
 mod reload;
+mod stream_faults;
 mod streams;
 mod upstream_faults;
+mod wire;
