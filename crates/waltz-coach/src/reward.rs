@@ -63,11 +63,16 @@ fn is_evasive(text: &str) -> bool {
     EVASIONS.iter().any(|phrase| lower.contains(phrase))
 }
 
-/// A number for a few words (FNV-1a). Two that collide by chance move a score by a thousandth, and whoever
-/// makes them collide only lowers the score of a text of their own.
-fn mixed(words: &[&str]) -> u64 {
-    let bytes = words.iter().flat_map(|word| word.bytes().chain([b' ']));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+/// A number for a word (FNV-1a). Two that collide by chance move a score by a thousandth, and whoever makes
+/// them collide only lowers the score of a text of their own.
+fn mixed(word: &str) -> u64 {
+    let add = |sum: u64, byte: u8| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    word.bytes().fold(0xcbf2_9ce4_8422_2325, add)
+}
+
+/// A number for three words in their order.
+fn together(words: &[u64]) -> u64 {
+    words.iter().fold(0, |sum: u64, word| (sum.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 /// The share of word triples that stand in the text more than twice.
@@ -77,7 +82,8 @@ fn repetition(words: &[&str]) -> f32 {
         return 0.0;
     }
     // Sorted numbers instead of a table: this reads every answer.
-    let mut triples: Vec<u64> = words.windows(3).map(mixed).collect();
+    let words: Vec<u64> = words.iter().map(|word| mixed(word)).collect();
+    let mut triples: Vec<u64> = words.windows(3).map(together).collect();
     triples.sort_unstable();
     let repeated: usize =
         triples.chunk_by(|left, right| left == right).map(<[u64]>::len).filter(|n| *n > 2).sum();

@@ -13,11 +13,6 @@ use clap::Parser;
 
 use commands::{Arguments, Exit};
 
-/// Requests allocate much and briefly on many threads, which the system's allocator answers with twice the
-/// time and memory that it keeps.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match commands::run(arguments) {
