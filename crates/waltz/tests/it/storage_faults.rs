@@ -130,10 +130,11 @@ async fn fault_F62_log_spool_overflow() {
         gateway.drain().await;
         server.stop("INT").unwrap();
         // Many at a time, so that the count has to be right under contention.
-        let (mut kept, mut dropped, mut batches) = (1, 0, 0);
+        let (mut asked, mut kept, mut dropped) = (1, 1, 0);
         while dropped < 20 {
             let calls = (0..8).map(|_| gateway.ask(&prompt));
             for reply in futures_util::future::join_all(calls).await {
+                asked += 1;
                 if reply.status == 200 && !is_unrecorded(&reply) {
                     kept += 1;
                 } else {
@@ -141,35 +142,39 @@ async fn fault_F62_log_spool_overflow() {
                     dropped += 1;
                 }
             }
-            batches += 1;
-            assert!(batches < 100, "the journal is never full");
+            assert!(asked < 80, "the journal is never full");
         }
         let state = readiness(&gateway).await;
-        assert_eq!(state["unrecorded"], dropped, "{state}");
+        let unrecorded = usize::try_from(state["unrecorded"].as_u64().unwrap()).unwrap();
+        // A refusal is small: now and then its own record still fits, and then it is not lost.
+        assert!(if required { unrecorded <= dropped } else { unrecorded == dropped }, "{dropped} {state}");
         let waiting = state["undrained_bytes"].as_u64().unwrap();
         assert!(waiting <= limit && waiting > limit / 2, "{waiting}");
         assert_eq!(state["status"], "degraded");
         assert!(state["degraded"].to_string().contains("behind the journal"), "{state}");
         if required {
-            let asked = mock.requests().await.len();
-            assert!(asked < kept + dropped, "nobody pays for drafts that cannot be sent: {asked} calls");
+            let drafts = mock.requests().await.len();
+            assert!(drafts < asked, "nobody pays for drafts that cannot be sent: {drafts}");
         }
         server.start_again().unwrap();
-        let mut refusals = 0;
         while !readiness(&gateway).await["degraded"].as_array().unwrap().is_empty() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         // The first request after an overflow may still be refused: its record is the probe.
+        let mut tries = 1;
         while gateway.ask("after").await.status != 200 {
-            refusals += 1;
-            assert!(refusals <= 1, "the gateway does not recover");
+            tries += 1;
+            assert!(tries <= 2, "the gateway does not recover");
         }
+        asked += tries;
         kept += 1;
-        let state = readiness(&gateway).await;
-        assert_eq!(state["unrecorded"], dropped, "a refusal that is on record is not lost: {state}");
+        assert_eq!(readiness(&gateway).await["unrecorded"], unrecorded, "nothing more was lost");
+        gateway.drain().await;
+        let sessions = gateway.get("/waltz/v1/sessions?limit=100", &[]).await.json();
+        let on_record = sessions["data"].as_array().unwrap().len();
+        assert_eq!(on_record, asked - unrecorded, "required {required}: the count is exact");
         let folder = Arc::clone(&gateway.folder);
         assert_eq!(gateway.stop(), Some(0));
-        let stored = stored(folder.path(), &environment);
-        assert_eq!(stored.len(), kept, "required {required}: exactly what was not dropped");
+        assert_eq!(stored(folder.path(), &environment).len(), kept, "every answer that said so is on record");
     }
 }
