@@ -162,7 +162,7 @@ async fn fault_F21_h2_floods() {
         sent += 1;
     }
     assert!(!open, "{sent} frames of headers were taken");
-    assert_eq!(Connection::goodbye(&mut connection), Some(ENHANCE_YOUR_CALM), "CONTINUATION");
+    assert_eq!(connection.goodbye(), Some(ENHANCE_YOUR_CALM), "CONTINUATION");
     grown("CONTINUATION");
 
     // The same with empty frames, which no limit on bytes stops.
@@ -174,6 +174,7 @@ async fn fault_F21_h2_floods() {
         sent += 1;
     }
     assert!(!open, "{sent} empty frames of headers were taken");
+    assert_eq!(connection.goodbye(), Some(ENHANCE_YOUR_CALM), "empty CONTINUATION");
     grown("empty CONTINUATION");
 
     // Streams that are opened and reset at once.
@@ -190,28 +191,9 @@ async fn fault_F21_h2_floods() {
     // A list of headers that is small on the wire and huge once it is unpacked.
     let mut connection = Connection::open(&gateway, &[]);
     let entry = [vec![0x40], text("x-bomb"), text(&"z".repeat(3_900))].concat();
-    let repeated = vec![0x80 | 62; 8_000];
-    let block = [post("/v1/chat/completions"), entry, repeated].concat();
-    assert!(connection.send(HEADERS, END_HEADERS | END_STREAM, 1, &block));
-    let mut count = 1;
-    while count < 200
-        && connection.send(
-            HEADERS,
-            END_HEADERS | END_STREAM,
-            stream(count),
-            &[post("/v1/chat/completions"), vec![0x80 | 62; 8_000]].concat(),
-        )
-    {
-        count += 1;
-    }
-    connection.stream.shutdown(std::net::Shutdown::Write).ok();
-    let mut statuses = Vec::new();
-    while let Some(frame) = connection.next() {
-        if frame.kind == HEADERS {
-            statuses.push(frame.payload);
-        }
-    }
-    assert!(statuses.iter().all(|block| !block.contains(&0x88)), "no such request is answered with 200");
+    let block = [post("/v1/chat/completions"), entry, vec![0x80 | 62; 8_000]].concat();
+    connection.send(HEADERS, END_HEADERS | END_STREAM, 1, &block);
+    assert_eq!(connection.goodbye(), Some(ENHANCE_YOUR_CALM), "huge header list");
     grown("huge header list");
     assert_eq!(mock.requests().await.len(), 1, "none of these went on");
 
