@@ -104,6 +104,7 @@ async fn fault_F59_two_processes_one_dir() {
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{told}");
         assert!(told.contains("is in use by another waltz process"), "{told}");
+        assert!(told.contains(gateway.data().to_str().unwrap()), "{told}");
         assert!(!told.contains("waltz is listening"), "{told}");
         assert_eq!(gateway.ask("hi").await.status, 200, "the first goes on");
     }
