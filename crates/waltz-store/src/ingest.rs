@@ -68,7 +68,7 @@ pub(crate) async fn commit(writer: &mut Writer, batch: &[Prepared], next: Positi
         }),
     };
     if let Err(Failure::Later(_)) = &outcome {
-        writer.give_up_connection();
+        writer.give_up_connection().await;
     }
     outcome
 }

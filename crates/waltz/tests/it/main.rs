@@ -8,13 +8,22 @@ mod answers;
 mod architecture;
 mod behaviours;
 mod cli;
+mod client_faults;
 mod coaching;
 mod crash;
+#[path = "../../../waltz-store/tests/disk/mod.rs"]
+mod disk;
+mod h2_faults;
 mod harness;
 mod http_faults;
+mod idempotency;
 mod judge_faults;
+mod load;
 mod matrix;
+#[path = "../../../waltz-store/tests/store/server.rs"]
+mod postgres;
 mod reload;
+mod storage_faults;
 mod stream_faults;
 mod streams;
 mod upstream_faults;
