@@ -7,9 +7,10 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Which of our crates each crate may use. A crate that is not listed may not exist.
-const MAP: [(&str, &[&str]); 7] = [
+const MAP: [(&str, &[&str]); 8] = [
     ("waltz-exchange", &[]),
     ("waltz-screen", &["waltz-exchange"]),
+    ("waltz-model", &[]),
     ("waltz-store", &["waltz-exchange"]),
     ("waltz-coach", &["waltz-exchange", "waltz-screen"]),
     ("waltz-gateway", &["waltz-exchange", "waltz-screen", "waltz-store", "waltz-coach"]),

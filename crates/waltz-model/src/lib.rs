@@ -1,0 +1,5 @@
+//! Small language models in process.
+
+mod constraint;
+
+pub use constraint::{Constraint, TokenMask};
