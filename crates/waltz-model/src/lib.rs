@@ -1,8 +1,12 @@
 //! Small language models in process: pull, read, tokenise, generate, encode.
 
+mod constraint;
 mod error;
 mod gguf;
 mod map;
+mod tokenizer;
 
+pub use constraint::{Constraint, TokenMask};
 pub use error::Error;
 pub use gguf::{Gguf, TensorInfo, TensorType};
+pub use tokenizer::{Decoder, Part, Tokenizer};

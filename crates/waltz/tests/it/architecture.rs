@@ -10,8 +10,8 @@ use serde_json::Value;
 const MAP: [(&str, &[&str]); 8] = [
     ("waltz-exchange", &[]),
     ("waltz-screen", &["waltz-exchange"]),
+    ("waltz-model", &[]),
     ("waltz-store", &["waltz-exchange"]),
-    ("waltz-model", &["waltz-exchange"]),
     ("waltz-coach", &["waltz-exchange", "waltz-screen"]),
     ("waltz-gateway", &["waltz-exchange", "waltz-screen", "waltz-store", "waltz-coach"]),
     ("waltz", &["waltz-exchange", "waltz-screen", "waltz-store", "waltz-coach", "waltz-gateway"]),
