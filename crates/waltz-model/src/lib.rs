@@ -4,6 +4,8 @@ mod constraint;
 mod error;
 mod gguf;
 mod map;
+#[cfg(test)]
+mod real;
 mod tokenizer;
 
 pub use constraint::{Constraint, TokenMask};

@@ -8,8 +8,9 @@ use std::collections::{BinaryHeap, HashMap};
 pub(super) struct Merges {
     /// Rank and result of a pair.
     pairs: HashMap<(u32, u32), (u32, u32)>,
-    /// The token of each single byte.
-    singles: [u32; 256],
+    /// The token of each single byte. Some vocabularies lack bytes that their training text did not hold, such as
+    /// control characters.
+    singles: [Option<u32>; 256],
 }
 
 /// The characters that GPT-2's vocabulary writes for bytes: printable ones stand for themselves, the others
@@ -44,11 +45,6 @@ impl Merges {
                 singles[usize::from(byte)] = Some(*id);
             }
         }
-        // Bytes that no UTF-8 text holds may be missing.
-        let never = |byte: usize| matches!(byte, 0xc0 | 0xc1 | 0xf5..=0xff);
-        if let Some(byte) = (0..256).find(|byte| singles[*byte].is_none() && !never(*byte)) {
-            return Err(format!("its vocabulary has no token for the byte {byte}"));
-        }
         let mut pairs = HashMap::with_capacity(merges.len());
         for (rank, merge) in (0_u32..).zip(merges) {
             let pair = merge.split_once(' ').and_then(|(left, right)| {
@@ -61,16 +57,19 @@ impl Merges {
                 return Err(format!("its merge {rank} is there twice"));
             }
         }
-        Ok(Self { pairs, singles: singles.map(|single| single.unwrap_or(u32::MAX)) })
+        Ok(Self { pairs, singles })
     }
 
-    /// Appends the tokens of a word. A heap of pairs keeps a hostile word of any length in n log n steps.
+    /// Appends the tokens of a word. Bytes without a token are left out, as in the original. A heap of pairs keeps
+    /// a hostile word of any length in n log n steps.
     pub(super) fn encode(&self, word: &[u8], tokens: &mut Vec<u32>) {
         let mut pieces: Vec<Piece> = Vec::with_capacity(word.len());
-        for (at, byte) in word.iter().enumerate() {
-            let previous = at.checked_sub(1);
-            let next = (at + 1 < word.len()).then_some(at + 1);
-            pieces.push(Piece { token: Some(self.singles[usize::from(*byte)]), previous, next });
+        for token in word.iter().filter_map(|byte| self.singles[usize::from(*byte)]) {
+            let at = pieces.len();
+            pieces.push(Piece { token: Some(token), previous: at.checked_sub(1), next: Some(at + 1) });
+        }
+        if let Some(last) = pieces.last_mut() {
+            last.next = None;
         }
         let mut heap = BinaryHeap::new();
         for left in 0..pieces.len() {

@@ -8,7 +8,8 @@ use regex::Regex;
 /// GPT-2's pattern without its look-ahead, which [`for_each_between_digits`] does by hand.
 #[expect(clippy::expect_used, reason = "a constant pattern, compiled by every test")]
 static WORD: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+").expect("the pattern is sound")
+    Regex::new(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+")
+        .expect("the pattern is sound")
 });
 
 /// Calls `found` with each word, in order; together they are the text.
