@@ -130,9 +130,11 @@ fn the_real_tokenizer_agrees_with_the_original() {
         let listed = tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let found: String = Sha256::digest(listed).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(found, digest, "{text:?}: {tokens:?}");
-        let lost =
-            |character: &char| matches!(character, '\u{0}'..='\u{8}' | '\u{b}'..='\u{1f}' | '\u{7f}'..);
-        if !text.chars().any(|character| lost(&character)) {
+        // The vocabulary has no token for six control characters, nor for the first byte of planes 4 to 11.
+        let lost = ['\u{4}', '\u{6}', '\u{13}', '\u{14}', '\u{16}', '\u{1d}'];
+        let is_lost =
+            |character| lost.contains(&character) || ('\u{40000}'..'\u{c0000}').contains(&character);
+        if !text.contains(is_lost) {
             assert_eq!(tokenizer.decode(&tokens), text);
         }
         checked += 1;
