@@ -58,6 +58,12 @@ pub enum Error {
         /// Which model.
         name: String,
     },
+    /// The form of an object cannot be written.
+    #[error("cannot constrain answers: {reason}")]
+    Schema {
+        /// Why not.
+        reason: String,
+    },
     /// A file is not the one that it should be.
     #[error("{what} is not what it should be: expected {expected}, found {found}; it is not used")]
     Mismatch {

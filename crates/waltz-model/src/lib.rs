@@ -1,6 +1,7 @@
 //! Small language models in process: pull, read, tokenise, generate, encode.
 
 mod catalogue;
+mod constrain;
 mod constraint;
 mod error;
 mod gguf;
@@ -13,6 +14,7 @@ mod template;
 mod tokenizer;
 
 pub use catalogue::{KNOWN, KnownFile, KnownModel, ModelName};
+pub use constrain::{Field, FieldKind, ObjectConstraint, Schema, TokenIndex};
 pub use constraint::{Constraint, TokenMask};
 pub use error::Error;
 pub use gguf::{Gguf, TensorInfo, TensorType};

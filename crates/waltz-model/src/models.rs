@@ -12,6 +12,8 @@ use crate::catalogue::is_name;
 use crate::{Error, ModelName};
 
 const MANIFEST: &str = "manifest.json";
+/// How the names of folders begin that hold downloads.
+pub(crate) const DOWNLOAD: &str = "download-";
 /// The largest manifest that is read.
 const MAX_MANIFEST: u64 = 64 * 1024;
 
@@ -185,7 +187,7 @@ impl Locked {
         self.folder.join(format!("{name}.part"))
     }
 
-    /// Writes all that comes out of `source` to a part, which is removed again where that fails.
+    /// Writes all that comes out of `source` to a part.
     pub(crate) fn write_part(
         &self,
         name: &str,
@@ -193,12 +195,8 @@ impl Locked {
         note: &mut dyn FnMut(u64),
     ) -> Result<StoredFile, Error> {
         let part = self.part(name);
-        let written = write(&part, source, note);
-        if written.is_err() {
-            // The first error is the one to tell.
-            std::fs::remove_file(&part).ok();
-        }
-        written.map(|(bytes, sha256)| StoredFile { name: name.to_owned(), bytes, sha256 })
+        let (bytes, sha256) = write(&part, source, note)?;
+        Ok(StoredFile { name: name.to_owned(), bytes, sha256 })
     }
 
     /// Puts checked parts in place, then the manifest that makes them a model.
@@ -220,11 +218,24 @@ impl Locked {
         folder.sync_all().map_err(Error::file("write", &self.folder))?;
         for file in old.into_iter().flat_map(|old| old.files) {
             if !stored.files.iter().any(|kept| kept.name == file.name) {
-                let path = self.folder.join(&file.name);
-                std::fs::remove_file(&path).map_err(Error::file("remove", &path))?;
+                std::fs::remove_file(self.folder.join(&file.name)).ok();
             }
         }
+        self.discard_parts();
         Ok(stored)
+    }
+
+    /// Removes what pulls left that did not end well. Nothing reads it, so that what cannot be removed costs room and
+    /// nothing else.
+    pub(crate) fn discard_parts(&self) {
+        for entry in std::fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.ends_with(".part") || name.ends_with(".part.tag") {
+                std::fs::remove_file(entry.path()).ok();
+            } else if name.starts_with(DOWNLOAD) {
+                std::fs::remove_dir_all(entry.path()).ok();
+            }
+        }
     }
 }
 

