@@ -176,4 +176,4 @@ fn vocabulary<'a>(tokens: &[&'a str], kinds: &[i64]) -> Result<Vocabulary<'a>, S
 
 #[cfg(test)]
 #[path = "tokenizer/tests.rs"]
-mod tests;
+pub(crate) mod tests;
