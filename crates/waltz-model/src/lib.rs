@@ -1,24 +1,39 @@
 //! Small language models in process: pull, read, tokenise, generate, encode.
 
+mod attention;
+mod cache;
 mod catalogue;
 mod constrain;
 mod constraint;
 mod error;
 mod gguf;
+mod kernels;
+mod llama;
 mod map;
 mod models;
+mod packed;
 mod pull;
+mod quant;
 #[cfg(test)]
 mod real;
+#[cfg(test)]
+mod reference;
+mod shape;
 mod template;
+#[cfg(test)]
+mod tiny;
 mod tokenizer;
+mod weights;
 
 pub use catalogue::{KNOWN, KnownFile, KnownModel, ModelName};
 pub use constrain::{Field, FieldKind, ObjectConstraint, Schema, TokenIndex};
 pub use constraint::{Constraint, TokenMask};
 pub use error::Error;
 pub use gguf::{Gguf, TensorInfo, TensorType};
+pub use kernels::{MatrixKind, Threads};
+pub use llama::Model;
 pub use models::{Models, Progress, Step, Stored, StoredFile};
 pub use pull::{PullSettings, pull};
+pub use shape::Shape;
 pub use template::{Message, Role, Template};
 pub use tokenizer::{Decoder, Part, Tokenizer};

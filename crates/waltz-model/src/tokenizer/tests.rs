@@ -15,7 +15,7 @@ fn alphabet() -> Vec<String> {
 }
 
 /// A model file of 256 bytes, two control tokens and a few merges.
-fn synthetic(change: impl FnOnce(&mut Vec<String>, &mut Vec<i32>, &mut Vec<String>)) -> Synthetic {
+pub(crate) fn synthetic(change: impl FnOnce(&mut Vec<String>, &mut Vec<i32>, &mut Vec<String>)) -> Synthetic {
     let mut tokens = alphabet();
     tokens.extend(["<|end|>", "<|e", "he", "ll", "hell", "hello", "Ġhello"].map(str::to_owned));
     let mut kinds = vec![1; tokens.len()];
