@@ -10,6 +10,7 @@ mod gguf;
 mod kernels;
 mod llama;
 mod map;
+mod minilm;
 mod models;
 mod packed;
 mod pull;
@@ -18,12 +19,14 @@ mod quant;
 mod real;
 #[cfg(test)]
 mod reference;
+mod safetensors;
 mod shape;
 mod template;
 #[cfg(test)]
 mod tiny;
 mod tokenizer;
 mod weights;
+mod wordpiece;
 
 pub use catalogue::{KNOWN, KnownFile, KnownModel, ModelName};
 pub use constrain::{Field, FieldKind, ObjectConstraint, Schema, TokenIndex};
@@ -32,6 +35,7 @@ pub use error::Error;
 pub use gguf::{Gguf, TensorInfo, TensorType};
 pub use kernels::{MatrixKind, Threads};
 pub use llama::Model;
+pub use minilm::{EMBEDDING, MiniLm};
 pub use models::{Models, Progress, Step, Stored, StoredFile};
 pub use pull::{PullSettings, pull};
 pub use shape::Shape;
