@@ -193,8 +193,8 @@ fn keep_share(candidates: &mut Vec<(f32, u32)>, share: f32) {
         let rest = &mut candidates[sorted..];
         let count = rest.len().min(sorted.max(64));
         likeliest_first(rest, count);
-        for index in 0..count {
-            passed += f64::from(rest[index].0);
+        for (index, (chance, _)) in rest.iter().take(count).enumerate() {
+            passed += f64::from(*chance);
             if passed >= f64::from(share) * total {
                 candidates.truncate(sorted + index + 1);
                 return;
