@@ -154,16 +154,18 @@ impl PrefixCache {
             self.known.remove(&key);
         }
     }
-
-    /// Tokens kept.
-    pub(crate) fn tokens(&self) -> usize {
-        self.known.len() * BLOCK_TOKENS
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl PrefixCache {
+        /// Tokens kept.
+        fn tokens(&self) -> usize {
+            self.known.len() * BLOCK_TOKENS
+        }
+    }
 
     const SHAPE: CacheShape = CacheShape { layers: 2, kv_heads: 3, head: 16 };
 

@@ -74,6 +74,17 @@ pub enum Error {
         /// Size or hash that was found.
         found: String,
     },
+    /// The thread that runs a model could not be started.
+    #[error("cannot start the model's thread")]
+    Thread(#[source] io::Error),
+    /// A model and a tokenizer do not belong together.
+    #[error("the model has {model} tokens and the tokenizer {tokenizer}; they do not belong together")]
+    Vocabulary {
+        /// Tokens that the model knows.
+        model: usize,
+        /// Tokens that the tokenizer knows.
+        tokenizer: usize,
+    },
 }
 
 impl Error {

@@ -106,9 +106,9 @@ mod avx512 {
             // SAFETY: both offsets are within the lengths that the caller promises.
             unsafe {
                 let weights = _mm512_loadu_ps(weights.add(step * steps.stride));
-                for row in 0..ROWS {
+                for (row, total) in totals.iter_mut().enumerate() {
                     let value = _mm512_set1_ps(*values.add(row * inputs.stride + step));
-                    totals[row] = _mm512_fmadd_ps(value, weights, totals[row]);
+                    *total = _mm512_fmadd_ps(value, weights, *total);
                 }
             }
         }
@@ -164,10 +164,10 @@ mod avx2 {
             unsafe {
                 let low = _mm256_loadu_ps(weights.add(step * steps.stride));
                 let high = _mm256_loadu_ps(weights.add(step * steps.stride + 8));
-                for row in 0..ROWS {
+                for (row, total) in totals.iter_mut().enumerate() {
                     let value = _mm256_set1_ps(*values.add(row * inputs.stride + step));
-                    totals[row][0] = _mm256_fmadd_ps(value, low, totals[row][0]);
-                    totals[row][1] = _mm256_fmadd_ps(value, high, totals[row][1]);
+                    total[0] = _mm256_fmadd_ps(value, low, total[0]);
+                    total[1] = _mm256_fmadd_ps(value, high, total[1]);
                 }
             }
         }

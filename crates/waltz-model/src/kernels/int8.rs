@@ -222,7 +222,7 @@ mod avx2 {
                 let mut dots = [[_mm256_setzero_si256(); 2]; ROWS];
                 let weights = quants.as_ptr().add(index * PANEL_BLOCK);
                 for group in 0..8 {
-                    for half in 0..2 {
+                    for half in [0, 1] {
                         let stored: __m256i = _mm256_loadu_si256(weights.add(group * 64 + half * 32).cast());
                         let signed = _mm256_xor_si256(stored, sign);
                         let sizes = _mm256_abs_epi8(signed);
@@ -235,7 +235,7 @@ mod avx2 {
                         }
                     }
                 }
-                for half in 0..2 {
+                for half in [0, 1] {
                     let scales = scales.as_ptr().add(index * PANEL_SCALES + half * 16);
                     let scales = _mm256_cvtph_ps(_mm_loadu_si128(scales.cast()));
                     for row in 0..ROWS {
