@@ -87,7 +87,7 @@ impl Model {
                     created.with_context(|| format!("cannot create folder `{}`", data.display()))?;
                 }
                 let mut settings = PullSettings::default();
-                if let Ok(hub) = std::env::var("HF_ENDPOINT") {
+                if let Some(hub) = std::env::var("HF_ENDPOINT").ok().filter(|hub| !hub.is_empty()) {
                     settings.hub = hub.trim_end_matches('/').to_owned();
                 }
                 let mut bar = Bar::new();
