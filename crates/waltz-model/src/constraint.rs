@@ -72,8 +72,8 @@ impl TokenMask {
 
     /// Keeps only tokens that are in `other` too.
     pub fn intersect(&mut self, other: &Self) {
-        for (word, kept) in self.words.iter_mut().zip(&other.words) {
-            *word &= kept;
+        for (place, word) in self.words.iter_mut().enumerate() {
+            *word &= other.words.get(place).copied().unwrap_or(0);
         }
     }
 
@@ -108,6 +108,10 @@ mod tests {
             let mut other = TokenMask::new(tokens);
             other.allow(0);
             mask.intersect(&other);
+            assert_eq!(mask.count(), 0);
+            // Tokens beyond a smaller vocabulary are in no set of it.
+            mask.fill();
+            mask.intersect(&TokenMask::new(1));
             assert_eq!(mask.count(), 0);
         }
     }

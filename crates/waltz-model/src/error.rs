@@ -4,6 +4,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::ModelName;
+
 /// What went wrong with a model.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -35,6 +37,53 @@ pub enum Error {
         model: usize,
         /// Tokens that the tokenizer knows.
         tokenizer: usize,
+    },
+    /// No model has this name.
+    #[error(
+        "`{name}` names no model; known are {}, and hf:OWNER/NAME[/FILE] for others",
+        crate::KNOWN.each_ref().map(|known| known.name).join(", ")
+    )]
+    UnknownModel {
+        /// What was given.
+        name: String,
+    },
+    /// The model is not in the models folder.
+    #[error("model `{name}` is not in `{}`; {}", folder.display(), name.ways())]
+    NotPulled {
+        /// Which model.
+        name: ModelName,
+        /// The models folder.
+        folder: PathBuf,
+    },
+    /// The model could not be fetched.
+    #[error("cannot fetch model `{name}`: {reason}; {}", name.ways())]
+    Fetch {
+        /// Which model.
+        name: ModelName,
+        /// What happened.
+        reason: String,
+    },
+    /// Another process pulls the same model.
+    #[error("model `{name}` is being pulled by another process; wait until it is done")]
+    Locked {
+        /// Which model.
+        name: String,
+    },
+    /// The form of an object cannot be written.
+    #[error("cannot constrain answers: {reason}")]
+    Schema {
+        /// Why not.
+        reason: String,
+    },
+    /// A file is not the one that it should be.
+    #[error("{what} is not what it should be: expected {expected}, found {found}; it is not used")]
+    Mismatch {
+        /// The file.
+        what: String,
+        /// Size or hash that was expected.
+        expected: String,
+        /// Size or hash that was found.
+        found: String,
     },
 }
 

@@ -2,6 +2,8 @@
 
 mod attention;
 mod cache;
+mod catalogue;
+mod constrain;
 mod constraint;
 mod error;
 mod generate;
@@ -9,7 +11,9 @@ mod gguf;
 mod kernels;
 mod llama;
 mod map;
+mod models;
 mod packed;
+mod pull;
 mod quant;
 #[cfg(test)]
 mod real;
@@ -24,12 +28,16 @@ mod tokenizer;
 mod weights;
 mod worker;
 
+pub use catalogue::{KNOWN, KnownFile, KnownModel, ModelName};
+pub use constrain::{Field, FieldKind, ObjectConstraint, Schema, TokenIndex};
 pub use constraint::{Constraint, TokenMask};
 pub use error::Error;
 pub use generate::{Ask, EndReason, Piece, Pooling};
 pub use gguf::{Gguf, TensorInfo, TensorType};
 pub use kernels::{MatrixKind, Threads};
 pub use llama::Model;
+pub use models::{Models, Progress, Step, Stored, StoredFile};
+pub use pull::{PullSettings, pull};
 pub use sample::{Sampling, TokenChance};
 pub use shape::Shape;
 pub use template::{Message, Role, Template};

@@ -39,7 +39,8 @@ fn load(file: &Synthetic) -> Result<Tokenizer, Error> {
     Tokenizer::from_gguf(&Gguf::open(&path).unwrap())
 }
 
-fn small() -> Tokenizer {
+/// A tokenizer of single bytes and a few words.
+pub(crate) fn small() -> Tokenizer {
     load(&synthetic(|_, _, _| ())).unwrap()
 }
 

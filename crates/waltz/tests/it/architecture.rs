@@ -10,11 +10,14 @@ use serde_json::Value;
 const MAP: [(&str, &[&str]); 8] = [
     ("waltz-exchange", &[]),
     ("waltz-screen", &["waltz-exchange"]),
-    ("waltz-model", &[]),
+    ("waltz-model", &["waltz-exchange"]),
     ("waltz-store", &["waltz-exchange"]),
     ("waltz-coach", &["waltz-exchange", "waltz-screen"]),
     ("waltz-gateway", &["waltz-exchange", "waltz-screen", "waltz-store", "waltz-coach"]),
-    ("waltz", &["waltz-exchange", "waltz-screen", "waltz-store", "waltz-coach", "waltz-gateway"]),
+    (
+        "waltz",
+        &["waltz-exchange", "waltz-screen", "waltz-model", "waltz-store", "waltz-coach", "waltz-gateway"],
+    ),
     ("xtask", &[]),
 ];
 
