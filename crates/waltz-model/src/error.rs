@@ -27,6 +27,17 @@ pub enum Error {
         /// What was found and what was expected.
         reason: String,
     },
+    /// The thread that runs a model could not be started.
+    #[error("cannot start the model's thread")]
+    Thread(#[source] io::Error),
+    /// A model and a tokenizer do not belong together.
+    #[error("the model has {model} tokens and the tokenizer {tokenizer}; they do not belong together")]
+    Vocabulary {
+        /// Tokens that the model knows.
+        model: usize,
+        /// Tokens that the tokenizer knows.
+        tokenizer: usize,
+    },
     /// No model has this name.
     #[error(
         "`{name}` names no model; known are {}, and hf:OWNER/NAME[/FILE] for others",
@@ -73,17 +84,6 @@ pub enum Error {
         expected: String,
         /// Size or hash that was found.
         found: String,
-    },
-    /// The thread that runs a model could not be started.
-    #[error("cannot start the model's thread")]
-    Thread(#[source] io::Error),
-    /// A model and a tokenizer do not belong together.
-    #[error("the model has {model} tokens and the tokenizer {tokenizer}; they do not belong together")]
-    Vocabulary {
-        /// Tokens that the model knows.
-        model: usize,
-        /// Tokens that the tokenizer knows.
-        tokenizer: usize,
     },
 }
 

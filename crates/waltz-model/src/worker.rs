@@ -86,7 +86,8 @@ pub enum Refusal {
     Stopped,
 }
 
-/// A handle on a model that is ready to answer. When the last one is dropped, the room closes.
+/// A handle on a model that is ready to answer. When the last one is dropped, the room closes and ends the
+/// answers that are still being written.
 #[derive(Clone, Debug)]
 pub struct Room {
     door: Arc<Door>,

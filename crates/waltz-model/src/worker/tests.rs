@@ -102,8 +102,8 @@ fn greedy_answers_are_what_the_model_says_step_by_step() {
         let text_only = logits.iter().zip(0_u32..).filter(|(_, token)| *token != END && *token != END + 1);
         tokens.push(text_only.max_by(|one, other| one.0.total_cmp(other.0)).unwrap().1);
     }
-    let answer = room(settings()).ask(endless(prompt(20, 1), 30, Sampling::greedy())).unwrap();
-    let (text, _, reason) = whole(answer);
+    let room = room(settings());
+    let (text, _, reason) = whole(room.ask(endless(prompt(20, 1), 30, Sampling::greedy())).unwrap());
     assert_eq!(text, tokenizer.decode(&tokens[20..]));
     assert_eq!(reason, EndReason::Length);
 }
@@ -363,7 +363,8 @@ fn the_end_token_ends_the_answer_and_is_not_counted() {
     }
     let constraint: Box<dyn Constraint> = Box::new(EndSecond(0));
     let ask = Ask { constraint: Some(constraint), ..endless(prompt(9, 1), 20, Sampling::default()) };
-    let mut answer = room(settings()).ask(ask).unwrap();
+    let room = room(settings());
+    let mut answer = room.ask(ask).unwrap();
     let text = Piece::Text { text: "x".to_owned(), tokens: vec![u32::from(b'x')], logprobs: Vec::new() };
     assert_eq!(answer.blocking_recv(), Some(text));
     let end = Piece::End { reason: EndReason::Stop, prompt_tokens: 9, completion_tokens: 1 };
