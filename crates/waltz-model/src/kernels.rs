@@ -13,7 +13,7 @@ mod matrix;
 mod rows;
 mod threads;
 
-pub(crate) use dense::{gelu, layer_norm};
+pub(crate) use dense::{Norm, gelu, layer_norm};
 pub(crate) use float::{Inputs, MOST_ROWS, Steps, add_products};
 pub(crate) use instructions::Instructions;
 pub(crate) use int8::{BLOCK, Block};

@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use crate::kernels::{
-    Block, Inputs, Instructions, LANES, MOST_ROWS, Matrix, Steps, Threads, Tile, Write, add_products, gelu,
+    Inputs, Instructions, LANES, MOST_ROWS, Matrix, Norm, Steps, Threads, Tile, Write, add_products, gelu,
     layer_norm, softmax,
 };
 use crate::safetensors::{TensorFile, Tensors};
@@ -26,7 +26,7 @@ const POSITIONS: usize = 512;
 const EPSILON: f32 = 1e-12;
 /// Tokens that are read, the two at the ends included.
 const MOST_TOKENS: usize = 256;
-/// Rows whose norm or bias is one piece of work.
+/// Rows whose norm or GELU is one piece of work.
 const ROWS_TOGETHER: usize = 8;
 
 /// The encoder, loaded.
@@ -35,7 +35,7 @@ pub struct MiniLm {
     tokenizer: WordPiece,
     /// (vocabulary, 384).
     words: Vec<f32>,
-    /// (positions, 384), the kind of the text's tokens added.
+    /// (positions, 384).
     positions: Vec<f32>,
     norm: Norm,
     layers: Vec<Layer>,
@@ -44,24 +44,14 @@ pub struct MiniLm {
 #[derive(Debug)]
 struct Layer {
     /// Queries, keys and values (3 x 384, 384).
-    attention: Linear,
-    mixed: Linear,
+    attention: Matrix,
+    attention_bias: Vec<f32>,
+    mixed: Matrix,
     attention_norm: Norm,
-    up: Linear,
-    down: Linear,
+    up: Matrix,
+    up_bias: Vec<f32>,
+    down: Matrix,
     feed_norm: Norm,
-}
-
-#[derive(Debug)]
-struct Linear {
-    matrix: Matrix,
-    bias: Vec<f32>,
-}
-
-#[derive(Debug)]
-struct Norm {
-    gain: Vec<f32>,
-    bias: Vec<f32>,
 }
 
 impl MiniLm {
@@ -71,13 +61,11 @@ impl MiniLm {
         let file = TensorFile::open(weights)?;
         let tensors = file.tensors()?;
         let words = tensors.floats("embeddings.word_embeddings.weight", &[VOCABULARY, EMBEDDING])?;
-        let mut positions =
-            tensors.floats("embeddings.position_embeddings.weight", &[POSITIONS, EMBEDDING])?;
-        let kinds = tensors.floats("embeddings.token_type_embeddings.weight", &[2, EMBEDDING])?;
-        for row in positions.chunks_exact_mut(EMBEDDING) {
-            add(row, &kinds[..EMBEDDING]);
-        }
-        let norm = norm(&tensors, "embeddings.LayerNorm")?;
+        let positions = tensors.floats("embeddings.position_embeddings.weight", &[POSITIONS, EMBEDDING])?;
+        // Every token is of the first of two kinds: that of a text without a second one.
+        let mut kinds = tensors.floats("embeddings.token_type_embeddings.weight", &[2, EMBEDDING])?;
+        kinds.truncate(EMBEDDING);
+        let norm = norm(&tensors, "embeddings.LayerNorm", kinds)?;
         let mut layers = Vec::with_capacity(LAYERS);
         for index in 0..LAYERS {
             layers.push(layer(&tensors, kind, &format!("encoder.layer.{index}"))?);
@@ -93,42 +81,26 @@ impl MiniLm {
             let word = &self.words[*token as usize * EMBEDDING..][..EMBEDDING];
             state.extend(word.iter().zip(position).map(|(word, position)| word + position));
         }
-        self.norm.apply(threads, &mut state);
+        let instructions = Instructions::best();
+        let normalise = |state: &mut [f32], norm: &Norm| {
+            for_rows(threads, state, EMBEDDING, |row| layer_norm(instructions, row, norm, EPSILON));
+        };
+        normalise(&mut state, &self.norm);
         let mut blocks = Vec::new();
         let mut attention = vec![0.0; tokens.len() * 3 * EMBEDDING];
         let mut mixed = vec![0.0; tokens.len() * EMBEDDING];
         let mut hidden = vec![0.0; tokens.len() * HIDDEN];
         for layer in &self.layers {
-            layer.attention.replace(threads, &state, &mut blocks, &mut attention);
-            attend(threads, &attention, &mut mixed);
-            layer.mixed.add(threads, &mixed, &mut blocks, &mut state);
-            layer.attention_norm.apply(threads, &mut state);
-            layer.up.matrix.multiply(threads, &state, &mut blocks, &mut hidden, Write::Replace);
-            for_rows(threads, &mut hidden, HIDDEN, |row| gelu(Instructions::best(), row, &layer.up.bias));
-            layer.down.add(threads, &hidden, &mut blocks, &mut state);
-            layer.feed_norm.apply(threads, &mut state);
+            layer.attention.multiply(threads, &state, &mut blocks, &mut attention, Write::Replace);
+            attend(threads, &attention, &layer.attention_bias, &mut mixed);
+            layer.mixed.multiply(threads, &mixed, &mut blocks, &mut state, Write::Add);
+            normalise(&mut state, &layer.attention_norm);
+            layer.up.multiply(threads, &state, &mut blocks, &mut hidden, Write::Replace);
+            for_rows(threads, &mut hidden, HIDDEN, |row| gelu(instructions, row, &layer.up_bias));
+            layer.down.multiply(threads, &hidden, &mut blocks, &mut state, Write::Add);
+            normalise(&mut state, &layer.feed_norm);
         }
         pooled(&state)
-    }
-}
-
-impl Linear {
-    fn replace(&self, threads: &Threads, input: &[f32], blocks: &mut Vec<Block>, output: &mut [f32]) {
-        self.matrix.multiply(threads, input, blocks, output, Write::Replace);
-        for_rows(threads, output, self.bias.len(), |row| add(row, &self.bias));
-    }
-
-    fn add(&self, threads: &Threads, input: &[f32], blocks: &mut Vec<Block>, output: &mut [f32]) {
-        self.matrix.multiply(threads, input, blocks, output, Write::Add);
-        for_rows(threads, output, self.bias.len(), |row| add(row, &self.bias));
-    }
-}
-
-impl Norm {
-    fn apply(&self, threads: &Threads, state: &mut [f32]) {
-        for_rows(threads, state, EMBEDDING, |row| {
-            layer_norm(Instructions::best(), row, &self.gain, &self.bias, EPSILON);
-        });
     }
 }
 
@@ -140,66 +112,67 @@ fn for_rows(threads: &Threads, matrix: &mut [f32], width: usize, work: impl Fn(&
     });
 }
 
-fn add(row: &mut [f32], other: &[f32]) {
-    for (value, other) in row.iter_mut().zip(other) {
-        *value += other;
-    }
-}
-
 fn layer(tensors: &Tensors<'_>, kind: MatrixKind, name: &str) -> Result<Layer, Error> {
-    let read = |part: &str, rows: usize, columns: usize| -> Result<(Vec<f32>, Vec<f32>), Error> {
-        let weight = tensors.floats(&format!("{name}.{part}.weight"), &[rows, columns])?;
-        Ok((weight, tensors.floats(&format!("{name}.{part}.bias"), &[rows])?))
+    let weight = |part: &str, rows: usize, columns: usize| {
+        tensors.floats(&format!("{name}.{part}.weight"), &[rows, columns])
     };
-    let linear = |part: &str, rows: usize, columns: usize| -> Result<Linear, Error> {
-        let (weight, bias) = read(part, rows, columns)?;
-        Ok(Linear { matrix: Matrix::from_rows(kind, columns, &weight), bias })
+    let bias = |part: &str, rows: usize| tensors.floats(&format!("{name}.{part}.bias"), &[rows]);
+    let matrix = |part: &str, rows: usize, columns: usize| -> Result<Matrix, Error> {
+        Ok(Matrix::from_rows(kind, columns, &weight(part, rows, columns)?))
     };
-    let (mut weight, mut bias) = (Vec::new(), Vec::new());
-    for part in ["query", "key", "value"] {
-        let (more, further) = read(&format!("attention.self.{part}"), EMBEDDING, EMBEDDING)?;
-        weight.extend(more);
-        bias.extend(further);
+    let (mut attention, mut attention_bias) = (Vec::new(), Vec::new());
+    for part in ["attention.self.query", "attention.self.key", "attention.self.value"] {
+        attention.extend(weight(part, EMBEDDING, EMBEDDING)?);
+        attention_bias.extend(bias(part, EMBEDDING)?);
     }
+    let mixed_bias = bias("attention.output.dense", EMBEDDING)?;
+    let down_bias = bias("output.dense", EMBEDDING)?;
     Ok(Layer {
-        attention: Linear { matrix: Matrix::from_rows(kind, EMBEDDING, &weight), bias },
-        mixed: linear("attention.output.dense", EMBEDDING, EMBEDDING)?,
-        attention_norm: norm(tensors, &format!("{name}.attention.output.LayerNorm"))?,
-        up: linear("intermediate.dense", HIDDEN, EMBEDDING)?,
-        down: linear("output.dense", EMBEDDING, HIDDEN)?,
-        feed_norm: norm(tensors, &format!("{name}.output.LayerNorm"))?,
+        attention: Matrix::from_rows(kind, EMBEDDING, &attention),
+        attention_bias,
+        mixed: matrix("attention.output.dense", EMBEDDING, EMBEDDING)?,
+        attention_norm: norm(tensors, &format!("{name}.attention.output.LayerNorm"), mixed_bias)?,
+        up: matrix("intermediate.dense", HIDDEN, EMBEDDING)?,
+        up_bias: bias("intermediate.dense", HIDDEN)?,
+        down: matrix("output.dense", EMBEDDING, HIDDEN)?,
+        feed_norm: norm(tensors, &format!("{name}.output.LayerNorm"), down_bias)?,
     })
 }
 
-fn norm(tensors: &Tensors<'_>, name: &str) -> Result<Norm, Error> {
+/// A norm, and what is added before it.
+fn norm(tensors: &Tensors<'_>, name: &str, before: Vec<f32>) -> Result<Norm, Error> {
     let gain = tensors.floats(&format!("{name}.weight"), &[EMBEDDING])?;
-    Ok(Norm { gain, bias: tensors.floats(&format!("{name}.bias"), &[EMBEDDING])? })
+    Ok(Norm { before, gain, bias: tensors.floats(&format!("{name}.bias"), &[EMBEDDING])? })
 }
 
 /// Writes to `output` (tokens, 384) what each token finds in all tokens. `attention` (tokens, 3 x 384) holds queries,
-/// keys and values.
-fn attend(threads: &Threads, attention: &[f32], output: &mut [f32]) {
+/// keys and values without their `bias`.
+fn attend(threads: &Threads, attention: &[f32], bias: &[f32], output: &mut [f32]) {
     let tokens = output.len() / EMBEDDING;
-    threads.tiles(output, EMBEDDING, tokens, HEAD, |mut tile| attend_head(attention, tokens, &mut tile));
+    threads
+        .tiles(output, EMBEDDING, tokens, HEAD, |mut tile| attend_head(attention, bias, tokens, &mut tile));
 }
 
 /// One head: keys lie in panels of 16 tokens, and so do the scores.
-fn attend_head(attention: &[f32], tokens: usize, tile: &mut Tile<'_, f32>) {
+fn attend_head(attention: &[f32], bias: &[f32], tokens: usize, tile: &mut Tile<'_, f32>) {
     let instructions = Instructions::best();
     let first = tile.columns().start;
-    let part = |token: usize, which: usize| &attention[(token * 3 + which) * EMBEDDING + first..][..HEAD];
+    let part = |token: usize, which: usize| {
+        let values = &attention[(token * 3 + which) * EMBEDDING + first..][..HEAD];
+        values.iter().zip(&bias[which * EMBEDDING + first..]).map(|(value, bias)| value + bias)
+    };
     let width = tokens.next_multiple_of(LANES);
     let mut keys = vec![0.0; width * HEAD];
-    let mut values = vec![0.0; width * HEAD];
+    let mut values = Vec::with_capacity(tokens * HEAD);
     let mut queries = Vec::with_capacity(tokens * HEAD);
     let scale = 1.0 / (HEAD as f32).sqrt();
     for token in 0..tokens {
-        queries.extend(part(token, 0).iter().map(|value| value * scale));
+        queries.extend(part(token, 0).map(|value| value * scale));
         let panel = &mut keys[token / LANES * LANES * HEAD..];
-        for (at, key) in part(token, 1).iter().enumerate() {
-            panel[at * LANES + token % LANES] = *key;
+        for (at, key) in part(token, 1).enumerate() {
+            panel[at * LANES + token % LANES] = key;
         }
-        values[token * HEAD..][..HEAD].copy_from_slice(part(token, 2));
+        values.extend(part(token, 2));
     }
     let mut scores = vec![0.0; tokens.min(MOST_ROWS) * width];
     for start in (0..tokens).step_by(MOST_ROWS) {
@@ -231,7 +204,7 @@ fn attend_head(attention: &[f32], tokens: usize, tile: &mut Tile<'_, f32>) {
 fn pooled(state: &[f32]) -> Vec<f32> {
     let mut mean = vec![0.0; EMBEDDING];
     for row in state.chunks_exact(EMBEDDING) {
-        add(&mut mean, row);
+        mean.iter_mut().zip(row).for_each(|(mean, value)| *mean += value);
     }
     let length = mean.iter().map(|value| value * value).sum::<f32>().sqrt().max(f32::MIN_POSITIVE);
     mean.iter_mut().for_each(|value| *value /= length);

@@ -3,17 +3,25 @@
 use super::instructions::Instructions;
 use super::rows::{exponential, sum_of};
 
-/// Layer norm in place: `(row - mean) / sqrt(variance + epsilon) * gain + bias`.
-pub(crate) fn layer_norm(
-    instructions: Instructions,
-    row: &mut [f32],
-    gain: &[f32],
-    bias: &[f32],
-    epsilon: f32,
-) {
+/// What a layer norm does to a row; all three are as long as the row.
+#[derive(Debug)]
+pub(crate) struct Norm {
+    /// Added before it.
+    pub(crate) before: Vec<f32>,
+    /// Multiplied after it.
+    pub(crate) gain: Vec<f32>,
+    /// Added after it.
+    pub(crate) bias: Vec<f32>,
+}
+
+/// Layer norm in place, after `before` is added: `(row - mean) / sqrt(variance + epsilon) * gain + bias`.
+pub(crate) fn layer_norm(instructions: Instructions, row: &mut [f32], norm: &Norm, epsilon: f32) {
     instructions.compiled(
         #[inline(always)]
         || {
+            for (value, before) in row.iter_mut().zip(&norm.before) {
+                *value += before;
+            }
             let count = row.len() as f32;
             let mean = sum_of(
                 row,
@@ -26,7 +34,7 @@ pub(crate) fn layer_norm(
                 |value| (value - mean) * (value - mean),
             );
             let factor = 1.0 / (squares / count + epsilon).sqrt();
-            for ((value, gain), bias) in row.iter_mut().zip(gain).zip(bias) {
+            for ((value, gain), bias) in row.iter_mut().zip(&norm.gain).zip(&norm.bias) {
                 *value = (*value - mean) * factor * gain + bias;
             }
         },
@@ -98,8 +106,9 @@ mod tests {
         for instructions in Instructions::all() {
             let row: Vec<f32> = (0..37).map(|index| (index * index % 17) as f32).collect();
             let gain: Vec<f32> = (0..37).map(|index| index as f32 / 10.0).collect();
-            let mut normed = row.clone();
-            layer_norm(instructions, &mut normed, &gain, &[0.5; 37], 1e-12);
+            let norm = Norm { before: vec![1.0; 37], gain: gain.clone(), bias: vec![0.5; 37] };
+            let mut normed: Vec<f32> = row.iter().map(|value| value - 1.0).collect();
+            layer_norm(instructions, &mut normed, &norm, 1e-12);
             let mean = row.iter().map(|value| f64::from(*value)).sum::<f64>() / 37.0;
             let variance = row.iter().map(|value| (f64::from(*value) - mean).powi(2)).sum::<f64>() / 37.0;
             for ((found, value), gain) in normed.iter().zip(&row).zip(&gain) {
