@@ -6,6 +6,7 @@ mod data;
 mod judge;
 mod lines;
 mod mock;
+mod model;
 mod screen;
 mod serve;
 
@@ -40,6 +41,9 @@ enum Command {
     /// Export what was recorded, or count it.
     #[command(subcommand)]
     Data(data::Data),
+    /// Get models that run inside of waltz, list them, check them.
+    #[command(subcommand)]
+    Model(model::Model),
 }
 
 /// Why the program ends with an error.
@@ -65,6 +69,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
         Command::Screen(screen) => screen.run(),
         Command::Config(config) => config.run(),
         Command::Data(data) => data.run(),
+        Command::Model(model) => model.run(),
     }
 }
 

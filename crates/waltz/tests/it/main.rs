@@ -20,6 +20,7 @@ mod idempotency;
 mod judge_faults;
 mod load;
 mod matrix;
+mod model;
 #[path = "../../../waltz-store/tests/store/server.rs"]
 mod postgres;
 mod reload;

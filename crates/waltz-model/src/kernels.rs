@@ -1,0 +1,27 @@
+//! The arithmetic of models: matrix products and row-wise functions over slices.
+//!
+//! Every kernel exists for AVX-512, AVX2 and as plain code, chosen once at run time. All three give the
+//! same bits: integer sums are exact, and floating-point sums run in one fixed order. The result of a
+//! row never depends on how many rows are computed with it, so that batching changes no answer.
+//! All unsafe code for speed is in this folder, behind safe functions.
+
+mod dense;
+mod float;
+mod instructions;
+mod int8;
+mod matrix;
+mod rows;
+mod threads;
+
+pub(crate) use dense::{Norm, gelu, layer_norm};
+pub(crate) use float::{Inputs, MOST_ROWS, Steps, add_products};
+pub(crate) use instructions::Instructions;
+pub(crate) use int8::{BLOCK, Block};
+pub use matrix::MatrixKind;
+pub(crate) use matrix::{Bytes, Matrix, Write};
+pub(crate) use rows::{rms_norm, rotate, rotations, softmax, swiglu};
+pub use threads::Threads;
+pub(crate) use threads::Tile;
+
+/// Rows of a matrix that are stored and computed together: the floats of one AVX-512 register.
+pub(crate) const LANES: usize = 16;

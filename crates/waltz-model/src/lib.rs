@@ -1,0 +1,49 @@
+//! Small language models in process: pull, read, tokenise, generate, encode.
+
+mod attention;
+mod cache;
+mod catalogue;
+mod constrain;
+mod constraint;
+mod error;
+mod generate;
+mod gguf;
+mod kernels;
+mod llama;
+mod map;
+mod minilm;
+mod models;
+mod packed;
+mod pull;
+mod quant;
+#[cfg(test)]
+mod real;
+#[cfg(test)]
+mod reference;
+mod safetensors;
+mod sample;
+mod shape;
+mod template;
+#[cfg(test)]
+mod tiny;
+mod tokenizer;
+mod weights;
+mod wordpiece;
+mod worker;
+
+pub use catalogue::{KNOWN, KnownFile, KnownModel, ModelName};
+pub use constrain::{Field, FieldKind, ObjectConstraint, Schema, TokenIndex};
+pub use constraint::{Constraint, TokenMask};
+pub use error::Error;
+pub use generate::{Ask, EndReason, Piece, Pooling};
+pub use gguf::{Gguf, TensorInfo, TensorType};
+pub use kernels::{MatrixKind, Threads};
+pub use llama::Model;
+pub use minilm::{EMBEDDING, MiniLm};
+pub use models::{Models, Progress, Step, Stored, StoredFile};
+pub use pull::{PullSettings, pull};
+pub use sample::{Sampling, TokenChance};
+pub use shape::Shape;
+pub use template::{Message, Role, Template};
+pub use tokenizer::{Decoder, Part, Tokenizer};
+pub use worker::{Refusal, Room, RoomSettings};

