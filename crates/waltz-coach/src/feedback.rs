@@ -32,6 +32,9 @@ pub struct FeedbackAgent {
 /// The longest opinion that is read.
 const MAX_OPINION: usize = 32 * 1024;
 
+/// Tokens of an opinion of a model in this process.
+const LOCAL_TOKENS: u32 = 200;
+
 /// How much of a long conversation the model is shown; the draft is always shown whole.
 const MAX_CONVERSATION: usize = 64 * 1024;
 
@@ -82,6 +85,11 @@ impl FeedbackAgent {
             if target.upstream.protocol() == Protocol::Anthropic {
                 asked.remove("temperature");
             }
+            // A small model needs the form to be held for it.
+            if target.upstream.local_model().is_some() {
+                asked.set("response_format", form(&nonce));
+                asked.set("max_tokens", json!(LOCAL_TOKENS));
+            }
             conversation::body_for(&asked, target)
         };
         let call = async {
@@ -122,6 +130,21 @@ pub fn parse_opinion(text: &str, nonce: &str) -> Option<Opinion> {
     let Wire { nonce: echoed, reasoning, is_unsafe, overrefuse, feedback } =
         serde_json::from_value(value).ok()?;
     (echoed == nonce).then_some(Opinion { reasoning, is_unsafe, overrefuse, feedback })
+}
+
+/// The form of an opinion, for models that can be held to one.
+fn form(nonce: &str) -> Value {
+    let text = |most: u32| json!({"type": "string", "maxLength": most});
+    let flag = json!({"type": "boolean"});
+    let properties = json!({
+        "nonce": {"const": nonce},
+        "reasoning": text(200),
+        "unsafe": flag,
+        "overrefuse": flag,
+        "feedback": text(200),
+    });
+    let schema = json!({"type": "object", "properties": properties, "additionalProperties": false});
+    json!({"type": "json_schema", "json_schema": {"name": "opinion", "strict": true, "schema": schema}})
 }
 
 fn unfenced(text: &str) -> &str {

@@ -10,6 +10,7 @@
 pub mod conversation;
 pub mod feedback;
 pub mod judge;
+pub mod local;
 pub mod revise;
 pub mod reward;
 pub mod rounds;

@@ -18,6 +18,8 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Semaphore;
 use waltz_exchange::record::Attempt;
 
+use crate::local::{LocalModel, Trouble};
+
 use address::{Guard, metadata_literal};
 pub use body::{Body, parse_answer, seconds_now};
 pub use budget::RetryBudget;
@@ -90,8 +92,17 @@ pub enum SetupError {
 #[derive(Debug)]
 pub struct Upstream {
     settings: UpstreamSettings,
-    client: reqwest::Client,
+    speaker: Speaker,
     slots: Arc<Semaphore>,
+}
+
+/// Who answers.
+#[derive(Debug)]
+enum Speaker {
+    /// A server.
+    Server(reqwest::Client),
+    /// A model in this process.
+    Local(Arc<LocalModel>),
 }
 
 /// An upstream and the model to ask it for.
@@ -178,7 +189,21 @@ impl Upstream {
         }
         let slots = Arc::new(Semaphore::new(settings.max_concurrent));
         let client = client.build().map_err(|error| SetupError::Client(error.to_string()))?;
-        Ok(Self { settings, client, slots })
+        Ok(Self { settings, speaker: Speaker::Server(client), slots })
+    }
+
+    /// A model in this process.
+    pub fn local(settings: UpstreamSettings, model: Arc<LocalModel>) -> Self {
+        let slots = Arc::new(Semaphore::new(settings.max_concurrent));
+        Self { settings, speaker: Speaker::Local(model), slots }
+    }
+
+    /// The model in this process that answers, if it is one.
+    pub fn local_model(&self) -> Option<&Arc<LocalModel>> {
+        match &self.speaker {
+            Speaker::Server(_) => None,
+            Speaker::Local(model) => Some(model),
+        }
     }
 
     /// The operator's name for it.
@@ -213,44 +238,20 @@ impl Upstream {
         body: Bytes,
         deadline: tokio::time::Instant,
     ) -> Result<Body, CallError> {
-        let UpstreamSettings { name, url, protocol, key, first_byte_timeout, .. } = &self.settings;
-        let path = match (call, protocol) {
-            (Call::Chat, Protocol::OpenAi) => "/chat/completions",
-            (Call::Chat, Protocol::Anthropic) => "/messages",
-            (Call::Embeddings, Protocol::OpenAi) => "/embeddings",
-            (Call::Embeddings, Protocol::Anthropic) => {
-                return Err(CallError::Unusable(name.clone(), "it has no embeddings".to_owned()));
-            }
-        };
+        let name = &self.settings.name;
         let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
             return Err(CallError::Shed(name.clone()));
         };
-        let mut request = self
-            .client
-            .post(format!("{url}{path}"))
-            .header(http::header::CONTENT_TYPE, "application/json")
-            .header(http::header::ACCEPT, "application/json, text/event-stream")
-            .body(body);
-        if *protocol == Protocol::Anthropic {
-            request = request.header("anthropic-version", ANTHROPIC_VERSION);
-        }
-        request = match (key, protocol) {
-            (None, _) => request,
-            (Some(key), Protocol::OpenAi) => request.bearer_auth(key.expose_secret()),
-            (Some(key), Protocol::Anthropic) => request.header("x-api-key", key.expose_secret()),
-        };
-        let first_byte = deadline.min(tokio::time::Instant::now() + *first_byte_timeout);
-        let response = match tokio::time::timeout_at(first_byte, request.send()).await {
-            Err(_) => return Err(CallError::Timeout(name.clone(), "no answer began in time")),
-            Ok(Err(error)) if error.is_timeout() => {
-                return Err(CallError::Timeout(name.clone(), "no connection in time"));
+        let first_byte = deadline.min(tokio::time::Instant::now() + self.settings.first_byte_timeout);
+        let answer = async {
+            match &self.speaker {
+                Speaker::Server(client) => self.send(client, call, body).await,
+                Speaker::Local(model) => self.ask(model, call, &body, deadline).await,
             }
-            Ok(Err(error)) => {
-                tracing::debug!(upstream = %name, error = %error.without_url(), "call failed");
-                return Err(CallError::Unreachable(name.clone()));
-            }
-            Ok(Ok(response)) => response,
         };
+        let response = tokio::time::timeout_at(first_byte, answer)
+            .await
+            .map_err(|_| CallError::Timeout(name.clone(), "no answer began in time"))??;
         let status = response.status();
         let body = Body::new(name.clone(), response, slot, deadline, &self.settings);
         if status.is_success() {
@@ -267,6 +268,66 @@ impl Upstream {
         let retry_after_ms = retry_after_ms(body.headers());
         let head = body.head(64 * 1024).await;
         Err(CallError::Status { upstream: name.clone(), status: status.as_u16(), retry_after_ms, body: head })
+    }
+
+    async fn send(
+        &self,
+        client: &reqwest::Client,
+        call: Call,
+        body: Bytes,
+    ) -> Result<reqwest::Response, CallError> {
+        let UpstreamSettings { name, url, protocol, key, .. } = &self.settings;
+        let path = match (call, protocol) {
+            (Call::Chat, Protocol::OpenAi) => "/chat/completions",
+            (Call::Chat, Protocol::Anthropic) => "/messages",
+            (Call::Embeddings, Protocol::OpenAi) => "/embeddings",
+            (Call::Embeddings, Protocol::Anthropic) => {
+                return Err(CallError::Unusable(name.clone(), "it has no embeddings".to_owned()));
+            }
+        };
+        let mut request = client
+            .post(format!("{url}{path}"))
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .header(http::header::ACCEPT, "application/json, text/event-stream")
+            .body(body);
+        if *protocol == Protocol::Anthropic {
+            request = request.header("anthropic-version", ANTHROPIC_VERSION);
+        }
+        request = match (key, protocol) {
+            (None, _) => request,
+            (Some(key), Protocol::OpenAi) => request.bearer_auth(key.expose_secret()),
+            (Some(key), Protocol::Anthropic) => request.header("x-api-key", key.expose_secret()),
+        };
+        request.send().await.map_err(|error| {
+            if error.is_timeout() {
+                return CallError::Timeout(name.clone(), "no connection in time");
+            }
+            tracing::debug!(upstream = %name, error = %error.without_url(), "call failed");
+            CallError::Unreachable(name.clone())
+        })
+    }
+
+    async fn ask(
+        &self,
+        model: &LocalModel,
+        call: Call,
+        body: &Bytes,
+        deadline: tokio::time::Instant,
+    ) -> Result<reqwest::Response, CallError> {
+        let name = &self.settings.name;
+        model.answer(call, body, deadline).await.map_err(|trouble| match trouble {
+            Trouble::Busy => CallError::Shed(name.clone()),
+            Trouble::Invalid(message) => CallError::Status {
+                upstream: name.clone(),
+                status: 400,
+                retry_after_ms: None,
+                body: Trouble::body(&message),
+            },
+            Trouble::Broken(reason) => {
+                tracing::error!(upstream = %name, reason, "the local model cannot answer");
+                CallError::Unreachable(name.clone())
+            }
+        })
     }
 }
 

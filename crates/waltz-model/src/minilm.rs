@@ -73,6 +73,11 @@ impl MiniLm {
         Ok(Self { tokenizer, words, positions, norm, layers })
     }
 
+    /// How many tokens of a text are read.
+    pub fn count(&self, text: &str) -> usize {
+        self.tokenizer.encode(text, MOST_TOKENS).len()
+    }
+
     /// The embedding of a text: [`EMBEDDING`] numbers of length 1.
     pub fn embed(&self, threads: &Threads, text: &str) -> Vec<f32> {
         let tokens = self.tokenizer.encode(text, MOST_TOKENS);

@@ -3,6 +3,7 @@
 mod chat;
 mod config;
 mod data;
+mod fallback;
 mod judge;
 mod lines;
 mod mock;

@@ -14,6 +14,7 @@ use waltz_exchange::openai::ChatRequest;
 use waltz_exchange::record::Decision;
 use waltz_gateway::Live;
 
+use super::fallback::Fallback;
 use super::{ConfigOptions, Exit, configured, note, runtime};
 
 /// Talk through the coach in the terminal and see each round: draft, verdict, advice, revision.
@@ -30,6 +31,8 @@ pub(crate) struct Chat {
     plain: bool,
     #[command(flatten)]
     options: ConfigOptions,
+    #[command(flatten)]
+    fallback: Fallback,
 }
 
 impl Chat {
@@ -37,7 +40,7 @@ impl Chat {
         let sources = self.options.sources();
         runtime()?.block_on(async {
             let mut sources = sources;
-            sources.fallbacks = super::serve::default_upstream(&sources).await?;
+            sources.fallbacks = self.fallback.upstream(&sources).await?;
             let (_, built) = configured(&sources)?;
             let first = || built.live.models().into_iter().next().map(|(model, _)| model);
             let model = self.model.or_else(first).ok_or_else(|| Exit {

@@ -3,7 +3,7 @@
 use std::fs::DirBuilder;
 use std::io::{IsTerminal as _, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -11,6 +11,7 @@ use serde_json::json;
 use waltz_model::{KNOWN, ModelName, Models, Progress, PullSettings, Step, Stored, pull};
 
 use super::{ConfigOptions, Exit, configured_part, note, print};
+use crate::config::Sources;
 
 /// Get models that run inside of waltz, list them, check them.
 #[derive(clap::Subcommand)]
@@ -64,15 +65,35 @@ pub(crate) struct Place {
 
 impl Place {
     fn models(&self) -> Result<Models, Exit> {
-        let sources = self.options.sources();
-        let mut variables = sources.environment.iter();
-        if let Some((_, folder)) = variables.find(|(name, value)| name == "WALTZ_MODELS" && !value.is_empty())
-        {
-            return Ok(Models::new(folder));
-        }
-        let data = configured_part(&sources, |check, loaded| check.data_dir(&loaded.raw.server.data_dir))?;
-        Ok(Models::new(data.join("models")))
+        models(&self.options.sources())
     }
+}
+
+/// The models folder of a configuration.
+pub(super) fn models(sources: &Sources) -> Result<Models, Exit> {
+    configured_part(sources, |check, loaded| {
+        let data_dir = check.data_dir(&loaded.raw.server.data_dir);
+        Some(check.models(data_dir.as_deref()))
+    })
+}
+
+/// Pulls a model and shows how far it is.
+pub(super) fn fetch(models: &Models, name: &ModelName, from: Option<&Path>) -> Result<Stored, Exit> {
+    if let Some(data) = models.folder().parent() {
+        // The gateway will keep exchanges there, which are for nobody else to read.
+        let created = DirBuilder::new().recursive(true).mode(0o700).create(data);
+        created.with_context(|| format!("cannot create folder `{}`", data.display()))?;
+    }
+    let mut settings = PullSettings::default();
+    if let Some(hub) = std::env::var("HF_ENDPOINT").ok().filter(|hub| !hub.is_empty()) {
+        settings.hub = hub.trim_end_matches('/').to_owned();
+    }
+    let mut bar = Bar::new();
+    let outcome = pull(models, name, from, &settings, &mut |progress| bar.show(progress));
+    bar.end();
+    let stored = outcome.map_err(anyhow::Error::from)?;
+    note(&format!("{} is in {}", stored.name, models.folder().join(name.folder()).display()));
+    Ok(stored)
 }
 
 impl Model {
@@ -80,23 +101,7 @@ impl Model {
         match self {
             Self::Pull { name, from, place } => {
                 let name = parsed(&name)?;
-                let models = place.models()?;
-                if let Some(data) = models.folder().parent() {
-                    // The gateway will keep exchanges there, which are for nobody else to read.
-                    let created = DirBuilder::new().recursive(true).mode(0o700).create(data);
-                    created.with_context(|| format!("cannot create folder `{}`", data.display()))?;
-                }
-                let mut settings = PullSettings::default();
-                if let Some(hub) = std::env::var("HF_ENDPOINT").ok().filter(|hub| !hub.is_empty()) {
-                    settings.hub = hub.trim_end_matches('/').to_owned();
-                }
-                let mut bar = Bar::new();
-                let outcome =
-                    pull(&models, &name, from.as_deref(), &settings, &mut |progress| bar.show(progress));
-                bar.end();
-                let stored = outcome.map_err(anyhow::Error::from)?;
-                note(&format!("{} is in {}", stored.name, models.folder().join(name.folder()).display()));
-                Ok(())
+                fetch(&place.models()?, &name, from.as_deref()).map(|_| ())
             }
             Self::List { json, place } => list(&place.models()?, json),
             Self::Verify { name, place } => verify(&place.models()?, name.as_deref()),

@@ -11,14 +11,15 @@ use tokio::signal::unix::{SignalKind, signal};
 use waltz_gateway::Gateway;
 use waltz_store::Store;
 
+use super::fallback::Fallback;
 use super::{ConfigOptions, Exit, base_folder, configured, describe, note, runtime};
 use crate::config::{Built, Sources, build, load};
 
 /// Run the gateway.
 ///
 /// Without a configuration it listens on 127.0.0.1:8787 and keeps its data in the user's data folder.
-/// With OPENAI_API_KEY set and no upstream configured it answers from OpenAI; with neither, from a
-/// built-in script that is no model and says so. SIGTERM finishes open exchanges and exits.
+/// With OPENAI_API_KEY set and no upstream configured it answers from OpenAI; with neither, from a small
+/// language model in this process, which the first start pulls. SIGTERM finishes open exchanges and exits.
 #[derive(clap::Args)]
 pub(crate) struct Serve {
     #[command(flatten)]
@@ -26,6 +27,8 @@ pub(crate) struct Serve {
     /// Address and port; port 0 takes a free one.
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
+    #[command(flatten)]
+    fallback: Fallback,
 }
 
 /// When a file was last written and how long it is; `None` when it cannot be read.
@@ -44,13 +47,13 @@ impl Serve {
             sources.arguments.push(("server.listen", toml::Value::String(listen.to_string())));
         }
         start_logging(&sources);
-        runtime()?.block_on(serve(sources))
+        runtime()?.block_on(serve(sources, self.fallback))
     }
 }
 
-async fn serve(mut sources: Sources) -> Result<(), Exit> {
+async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
     let stamped = stamps(&sources);
-    sources.fallbacks = default_upstream(&sources).await?;
+    sources.fallbacks = fallback.upstream(&sources).await?;
     let (_, built) = configured(&sources)?;
     let Built { listen, data_dir, drain_timeout, store, live } = built;
     let store = Store::open(store)
@@ -62,6 +65,7 @@ async fn serve(mut sources: Sources) -> Result<(), Exit> {
     let admin = admin_token(&data_dir)?;
     let address = listener.local_addr().context("cannot read the address")?;
     let gateway = Gateway::new(live, store, admin);
+    warm(&gateway);
     note(&format!("waltz is listening on http://{address}/v1 (data in {})", data_dir.display()));
     gateway.tasks.spawn(watch_files(Arc::clone(&gateway), sources, stamped, address));
     // A file size limit must show as a failed write, which is handled, and not as a signal that kills.
@@ -88,6 +92,20 @@ async fn serve(mut sources: Sources) -> Result<(), Exit> {
     Ok(())
 }
 
+/// Loads models in this process before the first request wants them.
+fn warm(gateway: &Arc<Gateway>) {
+    for upstream in &gateway.live.load().upstreams {
+        if let Some(model) = upstream.local_model().cloned() {
+            let name = upstream.name().to_owned();
+            tokio::spawn(async move {
+                if let Err(reason) = model.warm().await {
+                    tracing::error!(upstream = %name, reason, "the model cannot be loaded");
+                }
+            });
+        }
+    }
+}
+
 fn start_logging(sources: &Sources) {
     let wanted =
         sources.environment.iter().find(|(name, _)| name == "WALTZ_LOG").map(|(_, value)| value.as_str());
@@ -99,29 +117,6 @@ fn start_logging(sources: &Sources) {
     if started.is_err() {
         note("warning: logging was started already");
     }
-}
-
-/// What answers when no upstream is configured; nothing when one is.
-pub(crate) async fn default_upstream(sources: &Sources) -> Result<Vec<(&'static str, toml::Value)>, Exit> {
-    if !load(sources).raw.upstreams.is_empty() {
-        return Ok(Vec::new());
-    }
-    let has_key =
-        sources.environment.iter().any(|(name, value)| name == "OPENAI_API_KEY" && !value.is_empty());
-    let mut upstream = toml::Table::new();
-    if has_key {
-        note("no upstream is configured: answering from OpenAI with OPENAI_API_KEY");
-        upstream.insert("name".into(), "openai".into());
-        upstream.insert("url".into(), "https://api.openai.com/v1".into());
-        upstream.insert("key_env".into(), "OPENAI_API_KEY".into());
-    } else {
-        let url = crate::mock::start_inside().await.context("cannot start the built-in mock upstream")?;
-        note("no upstream is configured: answering from the built-in mock, a script and not a model");
-        upstream.insert("name".into(), "mock".into());
-        upstream.insert("url".into(), url.into());
-        upstream.insert("models".into(), toml::Value::Array(vec!["mock".into(), "*".into()]));
-    }
-    Ok(vec![("upstreams", toml::Value::Array(vec![toml::Value::Table(upstream)]))])
 }
 
 /// The digest of the admin token. The first start makes the token and shows it once.

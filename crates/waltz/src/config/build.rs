@@ -16,6 +16,7 @@ use waltz_gateway::idempotency::Keep;
 use waltz_gateway::settings::{
     FailurePolicy, InputPolicy, Key, OnFailure, Policy, RecordText, Settings, StreamPolicy,
 };
+use waltz_model::Models;
 use waltz_screen::{Rules, Screen};
 use waltz_store::Database;
 
@@ -42,7 +43,8 @@ pub(crate) fn build(
     let mut check = Check::new(&loaded.mistakes, environment, base);
     let listen = check.listen(raw);
     let data_dir = check.data_dir(&raw.server.data_dir);
-    let upstreams = check.upstreams(&raw.upstreams);
+    let models = check.models(data_dir.as_deref());
+    let upstreams = check.upstreams(&raw.upstreams, &models);
     let agents = check.agents(&raw.agents, &upstreams);
     let feedback_targets = check.targets("feedback.targets", &raw.feedback.targets, &upstreams, false);
     let screen = check.screen(raw.policy.rules_file.as_deref());
@@ -139,6 +141,16 @@ impl<'a> Check<'a> {
             self.mistake("server.data_dir", "must be given where neither XDG_DATA_HOME nor HOME is set");
         }
         home.map(|home| home.join("waltz"))
+    }
+
+    /// The models folder: what WALTZ_MODELS names, or `models` in the data folder.
+    pub(crate) fn models(&self, data_dir: Option<&Path>) -> Models {
+        match (self.variable("WALTZ_MODELS").filter(|folder| !folder.is_empty()), data_dir) {
+            (Some(folder), _) => Models::new(folder),
+            (None, Some(data_dir)) => Models::new(data_dir.join("models")),
+            // That there is no data folder is a mistake that was named.
+            (None, None) => Models::new("models"),
+        }
     }
 
     /// The database that the configuration names: an address in a variable, or SQLite.

@@ -12,7 +12,7 @@ const MAP: [(&str, &[&str]); 8] = [
     ("waltz-screen", &["waltz-exchange"]),
     ("waltz-model", &["waltz-exchange"]),
     ("waltz-store", &["waltz-exchange"]),
-    ("waltz-coach", &["waltz-exchange", "waltz-screen"]),
+    ("waltz-coach", &["waltz-exchange", "waltz-screen", "waltz-model"]),
     ("waltz-gateway", &["waltz-exchange", "waltz-screen", "waltz-store", "waltz-coach"]),
     (
         "waltz",

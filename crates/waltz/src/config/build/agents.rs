@@ -5,23 +5,25 @@ use std::sync::Arc;
 
 use secrecy::SecretString;
 use waltz_coach::conversation::ConversationAgent;
+use waltz_coach::local::LocalModel;
 use waltz_coach::upstream::{Protocol, SetupError, Target, Upstream, UpstreamSettings};
+use waltz_model::Models;
 
 use super::{Check, is_variable_name};
 use crate::config::raw;
 
 impl Check<'_> {
-    pub(super) fn upstreams(&mut self, raw: &[raw::Upstream]) -> Vec<Arc<Upstream>> {
+    pub(super) fn upstreams(&mut self, raw: &[raw::Upstream], models: &Models) -> Vec<Arc<Upstream>> {
         let mut names = BTreeSet::new();
         let mut upstreams = Vec::new();
         for (index, upstream) in raw.iter().enumerate() {
             let at = |field: &str| format!("upstreams[{index}].{field}");
             self.name(&at("name"), &upstream.name, &mut names);
+            let local = upstream.url.strip_prefix("local:");
             let host = upstream.url.strip_prefix("https://").or_else(|| upstream.url.strip_prefix("http://"));
             let sound = host.is_some_and(|host| !host.is_empty() && !host.contains(['@', '?', '#', ' ']));
-            if !sound {
-                let message =
-                    "must be http:// or https:// with a host, and without credentials, query or fragment";
+            if !sound && local.is_none() {
+                let message = "must be http:// or https:// with a host, and without credentials, query or fragment; or local: and the name of a model";
                 self.mistake(at("url"), message);
             }
             if upstream.models.is_empty() {
@@ -48,6 +50,13 @@ impl Check<'_> {
                 max_answer_bytes: usize::try_from(upstream.max_answer_bytes).unwrap_or(usize::MAX),
                 allow_metadata: upstream.allow_metadata_addresses,
             };
+            if let Some(name) = local {
+                match name.parse().and_then(|name| LocalModel::find(models, &name)) {
+                    Ok(model) => upstreams.push(Arc::new(Upstream::local(settings, Arc::new(model)))),
+                    Err(error) => self.mistake(at("url"), error.to_string()),
+                }
+                continue;
+            }
             match Upstream::new(settings) {
                 Ok(upstream) => upstreams.push(Arc::new(upstream)),
                 // A mistake in the form of the address was named above.

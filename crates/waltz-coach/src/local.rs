@@ -1,0 +1,175 @@
+//! Models in this process as upstreams. They take requests in OpenAI's form and answer in it, JSON or events, so
+//! that streams, coaching, time-outs and records treat them like any other upstream.
+//!
+//! A model is loaded when it is first asked, or by [`LocalModel::warm`]; who asks meanwhile waits for it.
+
+mod ask;
+mod embed;
+mod form;
+mod speak;
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use serde_json::json;
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+use waltz_exchange::json as strict_json;
+use waltz_model::{
+    Gguf, MatrixKind, MiniLm, Model, ModelName, Models, Refusal, Room, RoomSettings, Template, Threads,
+    TokenIndex, Tokenizer,
+};
+
+use crate::upstream::Call;
+
+/// A model of the models folder.
+#[derive(Debug)]
+pub struct LocalModel {
+    name: String,
+    files: Files,
+    loaded: OnceCell<Result<Loaded, String>>,
+}
+
+#[derive(Clone, Debug)]
+enum Files {
+    Language { gguf: PathBuf, folder: PathBuf },
+    Embeddings { weights: PathBuf, vocabulary: PathBuf },
+}
+
+#[derive(Debug)]
+enum Loaded {
+    Language(Language),
+    Embeddings(Arc<Embeddings>),
+}
+
+/// A language model that is ready.
+#[derive(Debug)]
+struct Language {
+    room: Room,
+    tokenizer: Arc<Tokenizer>,
+    template: Template,
+    /// Made when the first answer must keep to a form.
+    index: OnceLock<Arc<TokenIndex>>,
+}
+
+/// A model for embeddings that is ready.
+#[derive(Debug)]
+struct Embeddings {
+    model: MiniLm,
+    threads: Threads,
+}
+
+/// Why a model gives no answer.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The request cannot be answered by this model, and why.
+    Invalid(String),
+    /// Too much waits already.
+    Busy,
+    /// The model is broken, and how.
+    Broken(String),
+}
+
+impl From<Refusal> for Trouble {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Busy { .. } => Self::Busy,
+            Refusal::Stopped | Refusal::Deadline => Self::Broken(refusal.to_string()),
+            other => Self::Invalid(other.to_string()),
+        }
+    }
+}
+
+impl LocalModel {
+    /// Finds a model that was pulled. Nothing is read yet but sizes.
+    pub fn find(models: &Models, name: &ModelName) -> Result<Self, waltz_model::Error> {
+        let stored = models.stored(name)?;
+        let files = if stored.files.iter().any(|file| file.name.ends_with(".gguf")) {
+            let gguf = models.file(name, ".gguf")?;
+            Files::Language { gguf, folder: models.folder().join(name.folder()) }
+        } else {
+            let vocabulary = models.file(name, ".txt")?;
+            Files::Embeddings { weights: models.file(name, ".safetensors")?, vocabulary }
+        };
+        Ok(Self { name: stored.name, files, loaded: OnceCell::new() })
+    }
+
+    /// Loads the model if nobody did so far.
+    pub async fn warm(&self) -> Result<(), String> {
+        self.ready().await.map(|_| ()).map_err(|trouble| match trouble {
+            Trouble::Broken(reason) | Trouble::Invalid(reason) => reason,
+            Trouble::Busy => "busy".to_owned(),
+        })
+    }
+
+    /// Answers a request. The answer's head is returned at once, its body follows as it is written.
+    pub(crate) async fn answer(
+        &self,
+        call: Call,
+        body: &Bytes,
+        deadline: Instant,
+    ) -> Result<reqwest::Response, Trouble> {
+        let body = strict_json::parse_object(body)
+            .map_err(|error| Trouble::Invalid(format!("the request is not valid JSON: {error}")))?;
+        match (self.ready().await?, call) {
+            (Loaded::Language(language), Call::Chat) => speak::speak(language, &self.name, &body, deadline),
+            (Loaded::Language(language), Call::Embeddings) => {
+                embed::by_language(language, &self.name, &body, deadline).await
+            }
+            (Loaded::Embeddings(model), Call::Embeddings) => embed::by_model(model, &self.name, &body).await,
+            (Loaded::Embeddings(_), Call::Chat) => {
+                Err(Trouble::Invalid(format!("`{}` makes embeddings and cannot chat", self.name)))
+            }
+        }
+    }
+
+    async fn ready(&self) -> Result<&Loaded, Trouble> {
+        let load = async {
+            let files = self.files.clone();
+            let loaded = tokio::task::spawn_blocking(move || load(&files)).await;
+            loaded.unwrap_or_else(|_| Err("loading it failed".to_owned()))
+        };
+        self.loaded.get_or_init(|| load).await.as_ref().map_err(|reason| Trouble::Broken(reason.clone()))
+    }
+}
+
+fn load(files: &Files) -> Result<Loaded, String> {
+    let told = |error: waltz_model::Error| error.to_string();
+    match files {
+        Files::Language { gguf, folder } => {
+            let file = Gguf::open(gguf).map_err(told)?;
+            let tokenizer = Arc::new(Tokenizer::from_gguf(&file).map_err(told)?);
+            let template = Template::from_gguf(&file, &tokenizer).map_err(told)?;
+            let model = Arc::new(Model::open(gguf, folder).map_err(told)?);
+            let room = Room::start(model, Arc::clone(&tokenizer), RoomSettings::default()).map_err(told)?;
+            Ok(Loaded::Language(Language { room, tokenizer, template, index: OnceLock::new() }))
+        }
+        Files::Embeddings { weights, vocabulary } => {
+            let model = MiniLm::open(weights, vocabulary, MatrixKind::Q8_0).map_err(told)?;
+            Ok(Loaded::Embeddings(Arc::new(Embeddings { model, threads: Threads::for_this_machine() })))
+        }
+    }
+}
+
+impl Language {
+    fn index(&self) -> &Arc<TokenIndex> {
+        self.index.get_or_init(|| Arc::new(TokenIndex::new(&self.tokenizer)))
+    }
+}
+
+impl Trouble {
+    /// The error body that an upstream would send.
+    pub(crate) fn body(message: &str) -> Bytes {
+        let error = json!({"message": message, "type": "invalid_request_error", "param": null, "code": null});
+        Bytes::from(json!({ "error": error }).to_string())
+    }
+}
+
+/// A head for a body that arrives now or later.
+fn response(media_type: &'static str, body: reqwest::Body) -> reqwest::Response {
+    let mut response = http::Response::new(body);
+    let value = http::HeaderValue::from_static(media_type);
+    response.headers_mut().insert(http::header::CONTENT_TYPE, value);
+    reqwest::Response::from(response)
+}
