@@ -38,6 +38,9 @@ pub enum Error {
         /// Tokens that the tokenizer knows.
         tokenizer: usize,
     },
+    /// A pattern of a tokenizer could not be prepared.
+    #[error("cannot prepare a tokenizer's pattern")]
+    Pattern(#[from] regex::Error),
     /// No model has this name.
     #[error(
         "`{name}` names no model; known are {}, and hf:OWNER/NAME[/FILE] for others",
