@@ -51,7 +51,7 @@ pub enum Error {
         name: String,
     },
     /// The model is not in the models folder.
-    #[error("model `{name}` is not in `{}`; {}", folder.display(), name.ways())]
+    #[error("model `{name}` is not in `{}`\n\nhint: {}", folder.display(), name.ways())]
     NotPulled {
         /// Which model.
         name: ModelName,
@@ -59,7 +59,7 @@ pub enum Error {
         folder: PathBuf,
     },
     /// The model could not be fetched.
-    #[error("cannot fetch model `{name}`: {reason}; {}", name.ways())]
+    #[error("cannot fetch model `{name}`: {reason}\n\nhint: {}", name.ways())]
     Fetch {
         /// Which model.
         name: ModelName,
