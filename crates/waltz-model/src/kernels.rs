@@ -5,6 +5,7 @@
 //! row never depends on how many rows are computed with it, so that batching changes no answer.
 //! All unsafe code for speed is in this folder, behind safe functions.
 
+mod dense;
 mod float;
 mod instructions;
 mod int8;
@@ -12,6 +13,7 @@ mod matrix;
 mod rows;
 mod threads;
 
+pub(crate) use dense::{Norm, gelu, layer_norm};
 pub(crate) use float::{Inputs, MOST_ROWS, Steps, add_products};
 pub(crate) use instructions::Instructions;
 pub(crate) use int8::{BLOCK, Block};

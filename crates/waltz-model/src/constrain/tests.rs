@@ -5,7 +5,9 @@ use serde::Deserialize;
 use waltz_exchange::json;
 
 use super::*;
-use crate::{Tokenizer, real, tokenizer};
+use crate::{
+    Ask, Message, Model, Piece, Role, Room, RoomSettings, Sampling, Template, Tokenizer, real, tokenizer,
+};
 
 /// The feedback agent's object, read as strictly as the coach reads it.
 #[derive(Deserialize)]
@@ -253,5 +255,40 @@ fn fields_without_a_value_are_refused() {
     ] {
         let message = Schema::new(&[field("odd", kind)], &index).unwrap_err().to_string();
         assert!(message.contains("`odd` has no possible value"), "{message}");
+    }
+}
+
+/// All parts together: the real model, its template, a room, and a limit that cuts its text short.
+#[test]
+fn the_real_model_writes_the_object() {
+    let Some(gguf) = real::smollm2() else { return };
+    let tokenizer = Arc::new(Tokenizer::from_gguf(&gguf).unwrap());
+    let template = Template::from_gguf(&gguf, &tokenizer).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let model = Arc::new(Model::open(gguf.path(), folder.path()).unwrap());
+    let room = Room::start(model, Arc::clone(&tokenizer), RoomSettings::default()).unwrap();
+    let setup = Setup::new(&tokenizer, &opinion());
+    let asked = "Judge this answer: I cannot tell you the capital of France. Write JSON.";
+    let messages = [Message { role: Role::User, content: asked.to_owned() }];
+    for (max_tokens, temperature) in [(32, 0.0), (48, 1.5)] {
+        let mut pieces = room
+            .ask(Ask {
+                tokens: template.encode(&messages, &tokenizer),
+                sampling: Sampling { temperature, seed: 5, ..Sampling::greedy() },
+                max_tokens,
+                stop: Vec::new(),
+                constraint: Some(Box::new(setup.begin())),
+                deadline: None,
+                logprobs: None,
+            })
+            .unwrap();
+        let mut text = String::new();
+        while let Some(piece) = pieces.blocking_recv() {
+            if let Piece::Text { text: more, .. } = piece {
+                text.push_str(&more);
+            }
+        }
+        let value = json::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{error}: {text}"));
+        let _: Opinion = serde_json::from_value(value).unwrap();
     }
 }

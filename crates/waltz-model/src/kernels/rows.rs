@@ -101,7 +101,7 @@ pub(crate) fn rotate(instructions: Instructions, heads: &mut [f32], table: &[f32
 
 /// Sums `part(value)` in 16 lanes, then the lanes in order.
 #[inline(always)]
-fn sum_of(values: &[f32], part: impl Fn(f32) -> f32) -> f32 {
+pub(super) fn sum_of(values: &[f32], part: impl Fn(f32) -> f32) -> f32 {
     let mut lanes = [0.0_f32; LANES];
     let mut whole = values.chunks_exact(LANES);
     for values in &mut whole {
@@ -118,7 +118,7 @@ fn sum_of(values: &[f32], part: impl Fn(f32) -> f32) -> f32 {
 /// `e^x` to about one unit in the last place: `2^n` times a polynomial on the rest, which is below
 /// `ln(2) / 2`. Below -87 it gives zero, above 88 the largest value it can make.
 #[inline(always)]
-fn exponential(x: f32) -> f32 {
+pub(super) fn exponential(x: f32) -> f32 {
     const ROUND: f32 = 12_582_912.0;
     // ln(2) in two parts, the first with few digits so that its multiples are exact.
     const HIGH: f32 = 0.693_359_4;

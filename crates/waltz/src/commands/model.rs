@@ -1,9 +1,12 @@
 //! `waltz model`.
 
+use std::fs::DirBuilder;
 use std::io::{IsTerminal as _, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use serde_json::json;
 use waltz_model::{KNOWN, ModelName, Models, Progress, PullSettings, Step, Stored, pull};
 
@@ -78,8 +81,13 @@ impl Model {
             Self::Pull { name, from, place } => {
                 let name = parsed(&name)?;
                 let models = place.models()?;
+                if let Some(data) = models.folder().parent() {
+                    // The gateway will keep exchanges there, which are for nobody else to read.
+                    let created = DirBuilder::new().recursive(true).mode(0o700).create(data);
+                    created.with_context(|| format!("cannot create folder `{}`", data.display()))?;
+                }
                 let mut settings = PullSettings::default();
-                if let Ok(hub) = std::env::var("HF_ENDPOINT") {
+                if let Some(hub) = std::env::var("HF_ENDPOINT").ok().filter(|hub| !hub.is_empty()) {
                     settings.hub = hub.trim_end_matches('/').to_owned();
                 }
                 let mut bar = Bar::new();
@@ -149,7 +157,7 @@ fn verify(models: &Models, name: Option<&str>) -> Result<(), Exit> {
 /// Shows progress on standard error: a bar that is drawn over on a terminal, else one line each few seconds.
 struct Bar {
     terminal: bool,
-    shown: Option<(Step, Instant)>,
+    shown: Option<(Progress, Instant)>,
 }
 
 const WIDTH: usize = 30;
@@ -163,15 +171,13 @@ impl Bar {
 
     fn show(&mut self, progress: Progress) {
         let every = if self.terminal { REDRAW } else { NEXT_LINE };
-        let done = progress.total == Some(progress.done);
-        if let Some((step, when)) = self.shown
-            && step == progress.step
-            && when.elapsed() < every
-            && !done
+        let is_done = progress.total == Some(progress.done);
+        if let Some((shown, when)) = self.shown
+            && (shown == progress || (shown.step == progress.step && when.elapsed() < every && !is_done))
         {
             return;
         }
-        self.shown = Some((progress.step, Instant::now()));
+        self.shown = Some((progress, Instant::now()));
         let line = describe(progress, self.terminal);
         if self.terminal {
             // Progress that cannot be shown is no reason to stop.

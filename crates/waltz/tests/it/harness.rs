@@ -291,6 +291,7 @@ pub fn run(
         .current_dir(folder)
         .env("HOME", folder)
         .env_remove("XDG_DATA_HOME")
+        .env_remove("WALTZ_MODELS")
         .env_remove("OPENAI_API_KEY")
         .envs(environment.iter().copied())
         .stdin(Stdio::piped())

@@ -13,6 +13,7 @@ mod harness;
 mod http_faults;
 mod judge_faults;
 mod matrix;
+mod model;
 mod reload;
 mod streams;
 mod upstream_faults;

@@ -1,0 +1,119 @@
+//! Reads safetensors files: a JSON table of tensors, then their data. The `safetensors` crate checks the table
+//! against the file (sizes, gaps, overlaps); here the names and shapes are checked that a model needs.
+
+use std::path::Path;
+
+use safetensors::{Dtype, SafeTensors};
+
+use crate::Error;
+use crate::map::MappedFile;
+
+/// A safetensors file, mapped.
+#[derive(Debug)]
+pub(crate) struct TensorFile {
+    file: MappedFile,
+}
+
+/// The checked table of a [`TensorFile`].
+pub(crate) struct Tensors<'a> {
+    path: &'a Path,
+    tensors: SafeTensors<'a>,
+}
+
+impl TensorFile {
+    /// Maps a file.
+    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+        Ok(Self { file: MappedFile::open(path)? })
+    }
+
+    /// Checks the table.
+    pub(crate) fn tensors(&self) -> Result<Tensors<'_>, Error> {
+        let path = self.file.path();
+        let tensors = SafeTensors::deserialize(&self.file)
+            .map_err(|error| Error::malformed(path, format!("it is no sound safetensors file: {error}")))?;
+        Ok(Tensors { path, tensors })
+    }
+}
+
+impl Tensors<'_> {
+    /// The numbers of a tensor of 4-byte floats, which must have this shape and be finite.
+    pub(crate) fn floats(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Error> {
+        let refuse = |reason: String| Error::malformed(self.path, reason);
+        let tensor = self.tensors.tensor(name).map_err(|_| refuse(format!("it has no tensor `{name}`")))?;
+        if tensor.dtype() != Dtype::F32 || tensor.shape() != shape {
+            let (kind, found) = (tensor.dtype(), tensor.shape());
+            return Err(refuse(format!("tensor `{name}` is {kind:?} {found:?}; expected F32 {shape:?}")));
+        }
+        let (bytes, _) = tensor.data().as_chunks::<4>();
+        let numbers: Vec<f32> = bytes.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        match numbers.iter().all(|number| number.is_finite()) {
+            true => Ok(numbers),
+            false => Err(refuse(format!("tensor `{name}` holds numbers that are not finite"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+    use safetensors::tensor::TensorView;
+
+    use super::*;
+
+    fn sound() -> Vec<u8> {
+        let bytes: Vec<u8> =
+            [1.0_f32, -2.5, 3.0, 0.0, 5.0, 6.0].iter().flat_map(|number| number.to_le_bytes()).collect();
+        let infinite = f32::INFINITY.to_le_bytes();
+        let tensors = HashMap::from([
+            ("a", TensorView::new(Dtype::F32, vec![2, 3], &bytes).unwrap()),
+            ("half", TensorView::new(Dtype::F16, vec![12], &bytes).unwrap()),
+            ("infinite", TensorView::new(Dtype::F32, vec![1], &infinite).unwrap()),
+        ]);
+        safetensors::serialize(tensors, None).unwrap()
+    }
+
+    fn floats(bytes: &[u8], name: &str, shape: &[usize]) -> Result<Vec<f32>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("some.safetensors");
+        std::fs::write(&path, bytes).unwrap();
+        let read = TensorFile::open(&path).and_then(|file| file.tensors()?.floats(name, shape));
+        read.map_err(|error| {
+            let message = error.to_string();
+            assert!(message.contains("some.safetensors"), "{message}");
+            message
+        })
+    }
+
+    #[test]
+    fn a_sound_file_is_read_and_every_mistake_is_named() {
+        let bytes = sound();
+        assert_eq!(floats(&bytes, "a", &[2, 3]).unwrap(), [1.0, -2.5, 3.0, 0.0, 5.0, 6.0]);
+        assert!(floats(&bytes, "a", &[3, 2]).unwrap_err().contains("expected F32 [3, 2]"));
+        assert!(floats(&bytes, "half", &[12]).unwrap_err().contains("F16"));
+        assert!(floats(&bytes, "b", &[1]).unwrap_err().contains("no tensor `b`"));
+        assert!(floats(&bytes, "infinite", &[1]).unwrap_err().contains("not finite"));
+        for length in 0..bytes.len() {
+            floats(&bytes[..length], "a", &[2, 3]).unwrap_err();
+        }
+        let mut long = bytes.clone();
+        long[..8].copy_from_slice(&u64::MAX.to_le_bytes());
+        assert!(floats(&long, "a", &[2, 3]).unwrap_err().contains("no sound safetensors file"));
+    }
+
+    proptest! {
+        /// Whatever the damage, reading ends in numbers or an error.
+        #[test]
+        fn no_damage_makes_it_panic(edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
+            let mut bytes = sound();
+            for (at, byte) in edits {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            if let Ok(numbers) = floats(&bytes, "a", &[2, 3]) {
+                prop_assert_eq!(numbers.len(), 6);
+            }
+        }
+    }
+}
