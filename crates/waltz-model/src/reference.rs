@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::cache::Cache;
 use crate::llama::Turn;
 use crate::{
-    Ask, EndReason, Gguf, MatrixKind, Message, Model, Piece, Role, Room, RoomSettings, Sampling, Template, Threads,
-    Tokenizer, real,
+    Ask, EndReason, Gguf, MatrixKind, Message, Model, Piece, Role, Room, RoomSettings, Sampling, Template,
+    Threads, Tokenizer, real,
 };
 
 struct Case {
