@@ -112,8 +112,12 @@ fn the_packed_model_answers_a_chat() {
     let model = Arc::new(Model::open(gguf.path(), folder.path()).unwrap());
     let tokenizer = Arc::new(Tokenizer::from_gguf(&gguf).unwrap());
     let template = Template::from_gguf(&gguf, &tokenizer).unwrap();
-    let content = "What is the capital of France?".to_owned();
-    let tokens = template.encode(&[Message { role: Role::User, content }], &tokenizer);
+    let message = |role, content: &str| Message { role, content: content.to_owned() };
+    let chat = [
+        message(Role::System, "You are a helpful AI assistant."),
+        message(Role::User, "What is the capital of France?"),
+    ];
+    let tokens = template.encode(&chat, &tokenizer);
     let room = Room::start(model, tokenizer, RoomSettings::default()).unwrap();
     let ask = Ask {
         tokens,
