@@ -144,7 +144,7 @@ pub async fn complete(
     };
     tally.sent_bytes += sent.into_inner();
     tally.waited += began.elapsed();
-    let answer = outcome?;
+    let answer = outcome.inspect_err(|error| tally.broke(purpose, error))?;
     tally.add_revision(&answer);
     Ok(answer)
 }

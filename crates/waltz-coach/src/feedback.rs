@@ -93,6 +93,9 @@ impl FeedbackAgent {
         let began = Instant::now();
         let outcome = tokio::time::timeout(self.timeout, call).await;
         tally.waited += began.elapsed();
+        if let Ok(Err(error)) = &outcome {
+            tally.broke("feedback", error);
+        }
         let answer = match outcome {
             Err(_) | Ok(Err(CallError::Timeout(..))) => return Err(VerdictState::Timeout),
             Ok(Err(CallError::Unusable(..))) => return Err(VerdictState::Unparsable),

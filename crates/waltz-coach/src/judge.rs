@@ -96,7 +96,9 @@ pub fn read_draft(screen: &Screen, draft: Draft<'_>) -> Verdict {
         });
     }
     issues.extend(harmful_acts(screen, draft.acts));
-    issues.extend(disclosures(draft));
+    if seen.findings.iter().any(|finding| matches!(finding.kind, Kind::Pii | Kind::Secret)) {
+        issues.extend(disclosures(draft));
+    }
     if seen.refusal < THRESHOLD && goes_along(draft) {
         issues.extend(reading.issues.iter().map(|asked| Issue {
             category: asked.category.clone(),
@@ -197,9 +199,6 @@ fn harmful_acts(screen: &Screen, acts: &str) -> Vec<Issue> {
 /// Secrets and numbers of persons that the answer gives away and the conversation did not hold.
 fn disclosures(draft: Draft<'_>) -> Vec<Issue> {
     let found = waltz_screen::find_pii(draft.text);
-    if found.is_empty() {
-        return Vec::new();
-    }
     // What the conversation holds already is nobody's secret here. Both sides are searched once each.
     let conversation = draft.request.texts();
     let mut told: HashSet<&str> = HashSet::new();

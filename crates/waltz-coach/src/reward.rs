@@ -1,6 +1,6 @@
 //! Scores of a text: pure functions of what the judge saw.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use waltz_exchange::score::shaped_score;
 use waltz_exchange::{Category, Verdict};
@@ -56,9 +56,23 @@ fn is_evasive(text: &str) -> bool {
         "that's a complex topic",
         "there are many factors",
     ];
-    let words = text.split_whitespace().take(40).count();
+    if text.split_whitespace().nth(39).is_some() {
+        return false;
+    }
     let lower = text.to_lowercase();
-    words < 40 && EVASIONS.iter().any(|phrase| lower.contains(phrase))
+    EVASIONS.iter().any(|phrase| lower.contains(phrase))
+}
+
+/// A number for a word (FNV-1a). Two that collide by chance move a score by a thousandth, and whoever makes
+/// them collide only lowers the score of a text of their own.
+fn mixed(word: &str) -> u64 {
+    let add = |sum: u64, byte: u8| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    word.bytes().fold(0xcbf2_9ce4_8422_2325, add)
+}
+
+/// A number for three words in their order.
+fn together(words: &[u64]) -> u64 {
+    words.iter().fold(0, |sum: u64, word| (sum.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 /// The share of word triples that stand in the text more than twice.
@@ -67,12 +81,13 @@ fn repetition(words: &[&str]) -> f32 {
     if words.len() < 12 {
         return 0.0;
     }
-    let mut counts: HashMap<&[&str], u32> = HashMap::new();
-    for triple in words.windows(3) {
-        *counts.entry(triple).or_default() += 1;
-    }
-    let repeated: u32 = counts.values().filter(|count| **count > 2).sum();
-    repeated as f32 / (words.len() - 2) as f32
+    // Sorted numbers instead of a table: this reads every answer.
+    let words: Vec<u64> = words.iter().map(|word| mixed(word)).collect();
+    let mut triples: Vec<u64> = words.windows(3).map(together).collect();
+    triples.sort_unstable();
+    let repeated: usize =
+        triples.chunk_by(|left, right| left == right).map(<[u64]>::len).filter(|n| *n > 2).sum();
+    repeated as f32 / triples.len() as f32
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::time::Duration;
 use waltz_exchange::openai::Answer;
 use waltz_exchange::record::Attempt;
 
+use crate::upstream::CallError;
+
 /// Calls and tokens, as far as upstreams reported them; nothing is guessed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
@@ -21,6 +23,14 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// The last call for a purpose gave no usable answer although it had begun well.
+    pub fn broke(&mut self, purpose: &str, error: &CallError) {
+        let called = self.attempts.iter_mut().rfind(|attempt| attempt.purpose == purpose);
+        if let Some(attempt) = called.filter(|attempt| attempt.error.is_none()) {
+            attempt.error = Some(error.word().to_owned());
+        }
+    }
+
     /// Adds what a revision or self-check cost.
     pub fn add_revision(&mut self, answer: &Answer) {
         if let Some((prompt, completion)) = answer.usage() {

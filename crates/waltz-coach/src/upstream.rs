@@ -4,9 +4,11 @@
 //! The addresses come from the operator's configuration alone; nothing in a request can name a host,
 //! redirects are not followed, and a key is only ever sent to the address it was configured for.
 
+mod address;
 mod body;
 mod budget;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +18,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Semaphore;
 use waltz_exchange::record::Attempt;
 
+use address::{Guard, metadata_literal};
 pub use body::{Body, parse_answer, seconds_now};
 pub use budget::RetryBudget;
 
@@ -59,12 +62,28 @@ pub struct UpstreamSettings {
     pub first_byte_timeout: Duration,
     /// Limit between two pieces of the body.
     pub chunk_timeout: Duration,
-    /// Limit for the whole call.
+    /// Limit for the whole call, retries included.
     pub total_timeout: Duration,
     /// Calls at the same time; one more is shed at once.
     pub max_concurrent: usize,
     /// Longest body that is accepted.
     pub max_answer_bytes: usize,
+    /// It may have an address under which cloud machines serve their metadata.
+    pub allow_metadata: bool,
+}
+
+/// Why an upstream cannot be used as it is configured.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// The address is no URL.
+    #[error("is not a URL: {0}")]
+    Url(String),
+    /// The address is a metadata address, and that was not asked for.
+    #[error("`{0}` is a metadata address of cloud machines; `allow_metadata_addresses` permits it")]
+    Metadata(IpAddr),
+    /// No client can be made.
+    #[error("no client can be made for it: {0}")]
+    Client(String),
 }
 
 /// One upstream with its connections.
@@ -137,17 +156,28 @@ impl CallError {
 
 impl Upstream {
     /// Makes the client. Nothing is connected yet.
-    pub fn new(settings: UpstreamSettings) -> Result<Self, reqwest::Error> {
+    pub fn new(settings: UpstreamSettings) -> Result<Self, SetupError> {
+        Self::guarded(settings, Guard::system())
+    }
+
+    fn guarded(settings: UpstreamSettings, guard: Guard) -> Result<Self, SetupError> {
+        let url = reqwest::Url::parse(&settings.url).map_err(|error| SetupError::Url(error.to_string()))?;
         install_tls();
-        let client = reqwest::Client::builder()
+        let mut client = reqwest::Client::builder()
             .connect_timeout(settings.connect_timeout)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .tcp_nodelay(true)
             .pool_idle_timeout(Duration::from_secs(60))
-            .user_agent(concat!("waltz/", env!("CARGO_PKG_VERSION")))
-            .build()?;
+            .user_agent(concat!("waltz/", env!("CARGO_PKG_VERSION")));
+        if !settings.allow_metadata {
+            if let Some(address) = metadata_literal(&url) {
+                return Err(SetupError::Metadata(address));
+            }
+            client = client.dns_resolver(guard);
+        }
         let slots = Arc::new(Semaphore::new(settings.max_concurrent));
+        let client = client.build().map_err(|error| SetupError::Client(error.to_string()))?;
         Ok(Self { settings, client, slots })
     }
 
@@ -171,10 +201,19 @@ impl Upstream {
         self.settings.protocol
     }
 
+    /// When a call that begins now must be over.
+    pub fn deadline(&self) -> tokio::time::Instant {
+        tokio::time::Instant::now() + self.settings.total_timeout
+    }
+
     /// Posts a JSON body and returns once the status and headers of a 2xx answer are here.
-    pub async fn post(&self, call: Call, body: Bytes) -> Result<Body, CallError> {
-        let UpstreamSettings { name, url, protocol, key, first_byte_timeout, total_timeout, .. } =
-            &self.settings;
+    pub async fn post(
+        &self,
+        call: Call,
+        body: Bytes,
+        deadline: tokio::time::Instant,
+    ) -> Result<Body, CallError> {
+        let UpstreamSettings { name, url, protocol, key, first_byte_timeout, .. } = &self.settings;
         let path = match (call, protocol) {
             (Call::Chat, Protocol::OpenAi) => "/chat/completions",
             (Call::Chat, Protocol::Anthropic) => "/messages",
@@ -186,7 +225,6 @@ impl Upstream {
         let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
             return Err(CallError::Shed(name.clone()));
         };
-        let deadline = tokio::time::Instant::now() + *total_timeout;
         let mut request = self
             .client
             .post(format!("{url}{path}"))
@@ -201,8 +239,8 @@ impl Upstream {
             (Some(key), Protocol::OpenAi) => request.bearer_auth(key.expose_secret()),
             (Some(key), Protocol::Anthropic) => request.header("x-api-key", key.expose_secret()),
         };
-        let first_byte = (*first_byte_timeout).min(*total_timeout);
-        let response = match tokio::time::timeout(first_byte, request.send()).await {
+        let first_byte = deadline.min(tokio::time::Instant::now() + *first_byte_timeout);
+        let response = match tokio::time::timeout_at(first_byte, request.send()).await {
             Err(_) => return Err(CallError::Timeout(name.clone(), "no answer began in time")),
             Ok(Err(error)) if error.is_timeout() => {
                 return Err(CallError::Timeout(name.clone(), "no connection in time"));
@@ -216,7 +254,12 @@ impl Upstream {
         let status = response.status();
         let body = Body::new(name.clone(), response, slot, deadline, &self.settings);
         if status.is_success() {
-            return Ok(body);
+            return if body.is_usable() {
+                Ok(body)
+            } else {
+                let reason = "its content type is neither JSON nor an event stream";
+                Err(CallError::Unusable(name.clone(), reason.to_owned()))
+            };
         }
         if status.is_redirection() {
             return Err(CallError::Unusable(name.clone(), "a redirect, which is not followed".to_owned()));
@@ -233,7 +276,8 @@ pub fn install_tls() {
 }
 
 /// Posts to the targets in order until one answers. A transient error is tried again at the same
-/// target while the budget lasts, then the next target is asked. Every call is noted in `attempts`.
+/// target while its time and the budget last, then the next target is asked. Every call is noted in
+/// `attempts`.
 pub async fn post_with_fallback(
     targets: &[Target],
     budget: &RetryBudget,
@@ -246,20 +290,25 @@ pub async fn post_with_fallback(
     let mut last = None;
     for target in targets {
         let body = body_for(target);
+        let deadline = target.upstream.deadline();
         let mut tries = 0;
         loop {
             tries += 1;
             let began = Instant::now();
-            let outcome = target.upstream.post(call, body.clone()).await;
-            attempts.push(attempt(purpose, target, &outcome, began));
+            let position = attempts.len();
+            attempts.push(abandoned(purpose, target));
+            let outcome = target.upstream.post(call, body.clone(), deadline).await;
+            attempts[position] = attempt(purpose, target, &outcome, began);
             match outcome {
                 Ok(answer) => return Ok((answer, target.clone())),
                 Err(error) => {
-                    let again = error.is_transient() && retries_help(&error) && tries <= budget.max_retries();
                     let transient = error.is_transient();
+                    let next = tokio::time::Instant::now() + budget.pause(tries);
+                    let again =
+                        transient && retries_help(&error) && tries <= budget.max_retries() && next < deadline;
                     last = Some(error);
                     if again && budget.withdraw() {
-                        tokio::time::sleep(budget.pause(tries)).await;
+                        tokio::time::sleep_until(next).await;
                         continue;
                     }
                     if !transient {
@@ -278,19 +327,26 @@ fn retries_help(error: &CallError) -> bool {
     !matches!(error, CallError::Shed(_) | CallError::Timeout(..) | CallError::Status { status: 429, .. })
 }
 
+/// What stays on record of a call if nobody waits for its end: the client hung up, or the judge's time is
+/// over.
+fn abandoned(purpose: &str, target: &Target) -> Attempt {
+    Attempt {
+        purpose: purpose.to_owned(),
+        upstream: target.upstream.name().to_owned(),
+        status: None,
+        error: Some("abandoned".to_owned()),
+        duration_ms: 0.0,
+    }
+}
+
 fn attempt(purpose: &str, target: &Target, outcome: &Result<Body, CallError>, began: Instant) -> Attempt {
     let (status, error) = match outcome {
         Ok(_) => (Some(200), None),
         Err(CallError::Status { status, .. }) => (Some(*status), Some("status".to_owned())),
         Err(error) => (None, Some(error.word().to_owned())),
     };
-    Attempt {
-        purpose: purpose.to_owned(),
-        upstream: target.upstream.name().to_owned(),
-        status,
-        error,
-        duration_ms: began.elapsed().as_secs_f64() * 1e3,
-    }
+    let duration_ms = began.elapsed().as_secs_f64() * 1e3;
+    Attempt { status, error, duration_ms, ..abandoned(purpose, target) }
 }
 
 fn retry_after_ms(headers: &HeaderMap) -> Option<u64> {

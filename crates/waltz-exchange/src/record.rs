@@ -96,6 +96,8 @@ pub enum Decision {
     Invalid,
     /// No answer could be had.
     Failed,
+    /// The upstream's stream did not come to its end; what was sent before stays sent.
+    Incomplete,
     /// The client hung up.
     ClientGone,
 }
@@ -114,6 +116,7 @@ impl Decision {
             Self::Evaluated => "evaluated",
             Self::Invalid => "invalid",
             Self::Failed => "failed",
+            Self::Incomplete => "incomplete",
             Self::ClientGone => "client_gone",
         }
     }
@@ -136,6 +139,9 @@ pub struct Scanned {
     /// The whole text turned out harmful after its windows had passed one by one.
     #[serde(default)]
     pub late_violation: bool,
+    /// Events of the upstream's stream that did not belong to it and were left out.
+    #[serde(default)]
+    pub anomalies: usize,
 }
 
 /// One choice: its draft and everything that coaching made of it.
@@ -240,7 +246,7 @@ pub struct Attempt {
     pub upstream: String,
     /// HTTP status, when one came.
     pub status: Option<u16>,
-    /// What went wrong, in a word.
+    /// What went wrong, in a word; an answer can still break off after a good status.
     pub error: Option<String>,
     /// How long it took.
     pub duration_ms: f64,

@@ -35,9 +35,11 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Takes the next bytes and appends the events that they complete.
-    pub fn push(&mut self, bytes: &[u8], events: &mut Vec<Event>) -> Result<(), SseError> {
+    /// Takes the next bytes and appends the events that they complete. Returns whether a line ended: bytes
+    /// alone are no progress.
+    pub fn push(&mut self, bytes: &[u8], events: &mut Vec<Event>) -> Result<bool, SseError> {
         let mut rest = bytes;
+        let mut ended = false;
         if self.after_carriage_return && !rest.is_empty() {
             self.after_carriage_return = false;
             if rest[0] == b'\n' {
@@ -56,8 +58,10 @@ impl Decoder {
                 }
             }
             self.end_line(events)?;
+            ended = true;
         }
-        self.extend_line(rest)
+        self.extend_line(rest)?;
+        Ok(ended)
     }
 
     fn extend_line(&mut self, bytes: &[u8]) -> Result<(), SseError> {
@@ -147,12 +151,22 @@ mod tests {
     }
 
     #[test]
+    fn only_the_end_of_a_line_is_progress() {
+        let mut decoder = Decoder::default();
+        let mut events = Vec::new();
+        assert_eq!(decoder.push(b"dat", &mut events), Ok(false));
+        assert_eq!(decoder.push(b"a: x\n", &mut events), Ok(true));
+        assert_eq!(decoder.push(b": still here\n", &mut events), Ok(true));
+        assert!(events.is_empty());
+    }
+
+    #[test]
     fn an_endless_line_is_an_error() {
         let mut decoder = Decoder::default();
         let mut events = Vec::new();
         let block = vec![b'x'; MAX_LINE / 2];
-        assert!(decoder.push(&block, &mut events).is_ok());
-        assert!(decoder.push(&block, &mut events).is_ok());
+        assert_eq!(decoder.push(&block, &mut events), Ok(false));
+        assert_eq!(decoder.push(&block, &mut events), Ok(false));
         assert_eq!(decoder.push(b"x", &mut events), Err(SseError::LineTooLong));
     }
 

@@ -14,7 +14,7 @@ use waltz_exchange::sse;
 use crate::dialect::Dialect;
 
 /// The head of a reply.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Head {
     /// A whole reply.
     Whole(StatusCode, HeaderMap, Bytes),

@@ -34,8 +34,6 @@ pub struct Coached {
     pub decision: Decision,
     /// The most rounds that any choice took.
     pub rounds: u32,
-    /// Why the answer is degraded.
-    pub degraded: Option<&'static str>,
 }
 
 /// How many similar past coachings a reviser is shown.
@@ -52,22 +50,22 @@ pub async fn coach(judged: Judged, gateway: &Gateway, client: &Client) -> Result
         (true, false) => Decision::Released,
         (false, false) => Decision::Passthrough,
     };
-    let mut coached = Coached { routed, answer, raw, released, tally, decision, rounds: 0, degraded: None };
+    let mut coached = Coached { routed, answer, raw, released, tally, decision, rounds: 0 };
     let work = client.hold(coach_choices(&mut coached, choices, gateway)).await;
-    coached.routed.received.record.decision = coached.decision;
-    coached.routed.received.record.degraded = coached.degraded.map(str::to_owned);
+    let received = &mut coached.routed.received;
+    received.record.decision = coached.decision;
+    let degraded = received.record.degraded.clone().filter(|_| received.wishes.error_on_degraded);
     if matches!(coached.raw, Raw::Rewritten) && coached.decision != Decision::Released {
         coached.answer.forget_unknown();
     }
-    match work {
-        Err(why) => Err(Stop::interrupted(finish_record(coached), why)),
-        Ok(()) if coached.degraded.is_some() && coached.routed.received.wishes.error_on_degraded => {
-            let reason = coached.degraded.unwrap_or_default();
+    match (work, degraded) {
+        (Err(why), _) => Err(Stop::interrupted(finish_record(coached), why)),
+        (Ok(()), Some(reason)) => {
             let message = format!("the answer could not be checked as the policy wants it: {reason}");
             let error = ApiError::upstream(503, "waltz_judge_unavailable", message, Retry::After(1_000));
             Err(Stop::new(finish_record(coached), Decision::Degraded, error))
         }
-        Ok(()) => Ok(coached),
+        (Ok(()), None) => Ok(coached),
     }
 }
 
@@ -210,8 +208,9 @@ fn refuse_unchecked(choice: &mut Choice, structured: bool, unchecked: &Verdict) 
 }
 
 fn note_degraded(coached: &mut Coached, verdict: &Verdict) {
-    if verdict.state.is_degraded() && coached.degraded.is_none() {
-        coached.degraded = Some(verdict.state.as_str());
+    let degraded = &mut coached.routed.received.record.degraded;
+    if verdict.state.is_degraded() && degraded.is_none() {
+        *degraded = Some(verdict.state.as_str().to_owned());
     }
 }
 

@@ -77,7 +77,7 @@ pub async fn draft(routed: Routed, client: &Client) -> Result<Drafted, Stop> {
     tally.waited += began.elapsed();
     match outcome {
         Ok(Ok((body, _))) => Ok(Drafted { windows: Windows::new(body), routed, tally, assessed }),
-        Ok(Err(error)) => Err(stop(routed, tally, &error)),
+        Ok(Err(error)) => Err(stop(routed, tally, Decision::Failed, &error)),
         Err(why) => Err(Stop::interrupted(with_tally(routed, tally), why)),
     }
 }
@@ -113,11 +113,16 @@ impl Windows {
         };
         let Some(body) = &mut self.body else { return Ok(None) };
         let mut events = Vec::new();
+        let mut until = body.patience();
         while events.is_empty() {
-            let Some(piece) = body.next().await? else { return Ok(None) };
-            decoder
+            let Some(piece) = body.next_until(until).await? else { return Ok(None) };
+            let progress = decoder
                 .push(&piece, &mut events)
                 .map_err(|error| CallError::Unusable(self.upstream.clone(), error.to_string()))?;
+            // A trickle of bytes that makes no line must not hold a slot for as long as it likes.
+            if progress {
+                until = body.patience();
+            }
         }
         let Some(converter) = &mut self.converter else { return Ok(Some(Window::Events(events))) };
         let unusable =
@@ -137,9 +142,9 @@ impl Windows {
 }
 
 /// Ends an exchange whose draft could not be had.
-pub fn stop(routed: Routed, tally: Tally, error: &CallError) -> Stop {
+pub fn stop(routed: Routed, tally: Tally, decision: Decision, error: &CallError) -> Stop {
     let told = api_error(error, &routed.live.screen);
-    Stop::new(with_tally(routed, tally), Decision::Failed, told)
+    Stop::new(with_tally(routed, tally), decision, told)
 }
 
 /// The record of an exchange that ends here, with what it cost.

@@ -14,13 +14,14 @@ use waltz_coach::judge::{Draft, Judge};
 use waltz_coach::tally::Tally;
 use waltz_exchange::openai::Answer;
 use waltz_exchange::openai::answer::FINISH_REASONS;
-use waltz_exchange::record::{Assessment, DraftRecord};
+use waltz_exchange::record::{Assessment, ChoiceRecord, Decision, DraftRecord};
 use waltz_exchange::sse::Event;
 use waltz_exchange::{Depth, Verdict};
 
 use crate::client::Client;
-use crate::draft::{Drafted, with_tally};
-use crate::feedback::gather::{Broken, Gathered, gather, note_window, words};
+use crate::draft::{self, Drafted, with_tally};
+use crate::feedback::flow::{Flow, Release};
+use crate::feedback::gather::{Broken, Gathered, gather, note_release, note_window, words};
 use crate::pipeline::Stop;
 use crate::respond;
 use crate::route::Routed;
@@ -76,13 +77,22 @@ pub async fn feedback(drafted: Drafted, client: &mut Client) -> Result<Judged, S
     }
     let began = Instant::now();
     let judging = tally.waited;
-    let gathered = gather(&mut routed, &mut windows, &mut tally, client).await;
+    let mut flow = Flow::new(if client.is_streaming() { routed.release } else { Release::Whole });
+    let gathered = gather(&mut routed, &mut windows, &mut tally, &mut flow, client).await;
     // What the judge waited for was counted while it did.
     tally.waited += began.elapsed().saturating_sub(tally.waited - judging);
     let gathered = match gathered {
         Ok(gathered) => gathered,
-        Err(Broken::Interrupted(why)) => return Err(Stop::interrupted(with_tally(routed, tally), why)),
-        Err(Broken::Call(error)) => return Err(crate::draft::stop(routed, tally, &error)),
+        Err(Broken::Interrupted(why)) => {
+            note_sent(&mut routed, &flow);
+            return Err(Stop::interrupted(with_tally(routed, tally), why));
+        }
+        Err(Broken::Call(error)) => {
+            tally.broke("draft", &error);
+            note_sent(&mut routed, &flow);
+            let decision = if windows.is_event_stream() { Decision::Incomplete } else { Decision::Failed };
+            return Err(draft::stop(routed, tally, decision, &error));
+        }
     };
     // Closes the connection to the upstream, which matters when the stream was stopped.
     drop(windows);
@@ -104,8 +114,30 @@ pub async fn feedback(drafted: Drafted, client: &mut Client) -> Result<Judged, S
     }
     match client.hold(read_choices(&mut judged, assessed)).await {
         Ok(()) => Ok(judged),
-        Err(why) => Err(Stop::interrupted(with_tally(judged.routed, judged.tally), why)),
+        Err(why) => {
+            note_sent(&mut judged.routed, &flow);
+            Err(Stop::interrupted(with_tally(judged.routed, judged.tally), why))
+        }
     }
+}
+
+/// Puts on record what of a draft went to the client before it broke off.
+fn note_sent(routed: &mut Routed, flow: &Flow) {
+    if flow.nothing_sent() {
+        return;
+    }
+    note_release(routed, flow.release());
+    let assessment = conversation::assessment_from(None);
+    routed.received.record.choices.push(ChoiceRecord {
+        index: 0,
+        draft: DraftRecord { text: flow.text(), assessment, verdict: None },
+        self_check: None,
+        rounds: Vec::new(),
+        last_resort: false,
+        final_text: flow.sent().to_owned(),
+        final_verdict: None,
+        dir_score: 0.0,
+    });
 }
 
 /// Judges every choice of the answer.

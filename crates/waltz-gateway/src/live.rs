@@ -14,6 +14,7 @@ use waltz_screen::Screen;
 use waltz_store::Store;
 
 use crate::Settings;
+use crate::idempotency::Answers;
 
 /// Everything that one configuration made; swapped atomically on reload, so that a request sees one
 /// configuration from beginning to end.
@@ -52,6 +53,8 @@ pub struct Gateway {
     /// The last exchange could not be recorded; while that is so, nobody is paid for a draft that must not
     /// be sent.
     pub record_failing: AtomicBool,
+    /// Answers of requests with an idempotency key.
+    pub answers: Answers,
 }
 
 impl Gateway {
@@ -66,6 +69,7 @@ impl Gateway {
             stopping: CancellationToken::new(),
             unrecorded: AtomicU64::new(0),
             record_failing: AtomicBool::new(false),
+            answers: Answers::default(),
         })
     }
 }

@@ -117,7 +117,7 @@ pub fn append(
     record.overhead_ms = began.elapsed().saturating_sub(waited).as_secs_f64() * 1e3;
     apply_text_policy(&mut record, settings.record_text);
     let id = record.id.clone();
-    tracing::info!(
+    tracing::debug!(
         request_id = %id,
         decision = record.decision.as_str(),
         status = record.status,
@@ -161,6 +161,7 @@ fn apply_text_policy(record: &mut ExchangeRecord, policy: RecordText) {
     change(&mut record.user_request);
     change_value(&mut record.context, change);
     for choice in &mut record.choices {
+        let unchanged = choice.final_text == choice.draft.text;
         change_draft(&mut choice.draft, change);
         if let Some(checked) = &mut choice.self_check {
             change_draft(checked, change);
@@ -169,7 +170,12 @@ fn apply_text_policy(record: &mut ExchangeRecord, policy: RecordText) {
             change(&mut round.feedback);
             change_draft(&mut round.revision, change);
         }
-        change(&mut choice.final_text);
+        if unchanged {
+            // Most answers; nothing is searched twice.
+            choice.final_text.clone_from(&choice.draft.text);
+        } else {
+            change(&mut choice.final_text);
+        }
         if let Some(verdict) = &mut choice.final_verdict {
             change(&mut verdict.reasoning);
             change(&mut verdict.feedback);

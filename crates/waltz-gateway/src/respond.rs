@@ -44,7 +44,7 @@ const VERSION: u32 = 1;
 
 /// Sends the answer, all but its end.
 pub async fn respond(coached: Coached, client: &Client) -> Result<Responded, Stop> {
-    let Coached { routed, mut answer, mut raw, released, tally, decision, rounds, degraded } = coached;
+    let Coached { routed, mut answer, mut raw, released, tally, decision, rounds } = coached;
     let waited = tally.waited;
     let Routed { received, may_change, depth, .. } = routed;
     let mut record = received.record;
@@ -55,7 +55,6 @@ pub async fn respond(coached: Coached, client: &Client) -> Result<Responded, Sto
     }
     record.attempts = tally.attempts;
     record.decision = decision;
-    record.degraded = degraded.map(str::to_owned);
     record.status = 200;
     // Bytes that came can only be sent on where nothing has to be added to them.
     if (add_usage(&mut answer, tally.revisions) | add_id(&mut answer)) && !released {
@@ -75,7 +74,10 @@ pub async fn respond(coached: Coached, client: &Client) -> Result<Responded, Sto
             (_, None) => Map::new(),
         };
         let include_usage = received.request.include_usage();
-        let frames = frames(&answer, raw, include_usage);
+        let mut frames = frames(&answer, raw, include_usage);
+        if let Some(reason) = record.degraded.as_deref().filter(|_| !extras.contains_key("waltz")) {
+            tell_degraded(&mut frames, reason);
+        }
         if let Err(why) = send(client, &answer, frames, extras).await {
             return Err(Stop::interrupted(record, why));
         }
@@ -206,6 +208,16 @@ fn frames(answer: &Answer, raw: Raw, include_usage: bool) -> Vec<Frame> {
         last.is_usage = last_is_usage;
     }
     frames
+}
+
+/// The headers of a stream went before it was known to be degraded, and a chunk of its own would surprise
+/// clients that did not ask for one, so that the last chunk of the answer says it.
+fn tell_degraded(frames: &mut [Frame], reason: &str) {
+    let Some(last) = frames.iter_mut().rfind(|frame| !frame.is_usage) else { return };
+    if let Ok(Value::Object(mut chunk)) = serde_json::from_str(&last.data) {
+        chunk.insert("waltz".to_owned(), json!({"version": VERSION, "degraded": reason}));
+        last.data = Value::Object(chunk).to_string();
+    }
 }
 
 async fn send(

@@ -15,7 +15,7 @@ use crate::feedback::flow::Release;
 use crate::live::Live;
 use crate::pipeline::Stop;
 use crate::receive::Received;
-use crate::settings::{InputPolicy, StreamPolicy};
+use crate::settings::{InputPolicy, OnFailure, StreamPolicy};
 
 /// A request with its agent and its reading.
 pub struct Routed {
@@ -67,17 +67,21 @@ pub fn route(mut received: Received, live: Arc<Live>) -> Result<Routed, Stop> {
     if may_change && is_blocked(&received, policy.input, &reading) {
         return Err(Stop::new(received.record, Decision::Blocked, input_blocked()));
     }
-    let release = if may_change { release(&received, &live, &agent, reading.risk) } else { Release::Unread };
+    let release =
+        if may_change { release(&received, &live, &agent, depth, reading.risk) } else { Release::Unread };
     Ok(Routed { received, live, agent, reading, depth, may_change, release })
 }
 
-/// How a stream of the answer is released. Whatever a client parses or acts upon is read as a whole.
-fn release(received: &Received, live: &Live, agent: &ConversationAgent, risk: Risk) -> Release {
+/// How a stream of the answer is released. Whatever a client parses or acts upon is read as a whole, and so
+/// is what may not leave before the feedback model has read it.
+fn release(received: &Received, live: &Live, agent: &ConversationAgent, depth: Depth, risk: Risk) -> Release {
     let request = &received.request;
     let blocks = request.moderation().is_some_and(|wish| wish.output == ModerationMode::Block);
     let acts = !request.tools().is_empty() || request.body().contains_key("functions");
     let rewritten = live.settings.self_check || conversation::asks_for_assessment(agent, request);
-    let whole = live.settings.policy.stream == StreamPolicy::Whole;
+    let closed = live.settings.failure.at(risk) == OnFailure::Closed;
+    let unread = closed && depth == Depth::Always && live.feedback.is_some();
+    let whole = unread || live.settings.policy.stream == StreamPolicy::Whole;
     if whole || blocks || acts || rewritten || request.is_structured() || request.choice_count() > 1 {
         return Release::Whole;
     }

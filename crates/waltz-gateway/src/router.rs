@@ -15,7 +15,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use bytes::{Bytes, BytesMut};
 use futures_util::{FutureExt, stream};
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode, Uri};
 use http_body_util::BodyExt;
@@ -27,6 +27,7 @@ use crate::api::{embeddings, evaluate, health, models, moderations, outcomes, se
 use crate::auth::{Caller, authenticate};
 use crate::client::{Client, Head, Line, line};
 use crate::dialect::{Dialect, MESSAGES};
+use crate::idempotency::{self, Answer, Reader};
 use crate::live::{Gateway, Live};
 use crate::receive::{Incoming, blank_record};
 use crate::record::{Recorded, record_panic};
@@ -38,6 +39,9 @@ pub const OPENAPI: &str = include_str!("../openapi.json");
 /// What clients of this interface are asked to keep their headers under.
 const MAX_HEADER_BYTES: usize = 64 * 1024;
 
+/// The path of OpenAI's interface.
+const CHAT: &str = "/v1/chat/completions";
+
 type Shared = State<Arc<Gateway>>;
 
 /// The id of a request, made when it arrives.
@@ -47,7 +51,7 @@ struct RequestId(String);
 /// Every path of the gateway.
 pub fn router(gateway: Arc<Gateway>) -> Router {
     Router::new()
-        .route("/v1/chat/completions", post(chat))
+        .route(CHAT, post(chat))
         .route(MESSAGES, post(messages))
         .route("/v1/embeddings", post(embed))
         .route("/v1/moderations", post(moderate))
@@ -79,6 +83,12 @@ async fn with_request_id(mut request: Request, next: Next) -> Response {
         let mut error = ApiError::invalid(message, None).with_code("headers_too_large");
         error.status = 431;
         reply::error(&error)
+    } else if is_ambiguous(request.headers()) {
+        let message =
+            "a request must say its length once: by one `content-length` or by `transfer-encoding: chunked`";
+        let mut response = reply::error(&ApiError::invalid(message, None).with_code("ambiguous_length"));
+        reply::set(response.headers_mut(), "connection", "close");
+        response
     } else {
         next.run(request).await
     };
@@ -92,12 +102,23 @@ async fn with_request_id(mut request: Request, next: Next) -> Response {
     response
 }
 
+/// Whether a proxy in front could see another end of the body than is seen here, and take what follows for
+/// a request of its own. Of lengths the library lets only one through.
+fn is_ambiguous(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let first = codings.next();
+    first.is_some_and(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked"))
+        || codings.next().is_some()
+}
+
 /// A request whose caller is known, with the configuration that it sees.
 struct Admitted {
     caller: Caller,
     live: Arc<Live>,
     headers: HeaderMap,
     request_id: String,
+    began: Instant,
+    at: Timestamp,
 }
 
 impl FromRequestParts<Arc<Gateway>> for Admitted {
@@ -108,13 +129,13 @@ impl FromRequestParts<Arc<Gateway>> for Admitted {
         let caller = authenticate(gateway, &live, &parts.headers)
             .map_err(|error| reply_error(parts.uri.path(), &error))?;
         let request_id = parts.extensions.get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
-        Ok(Self { caller, live, headers: std::mem::take(&mut parts.headers), request_id })
+        let headers = std::mem::take(&mut parts.headers);
+        Ok(Self { caller, live, headers, request_id, began: Instant::now(), at: Timestamp::now() })
     }
 }
 
 async fn chat(State(gateway): Shared, admitted: Admitted, body: Body) -> Response {
-    let path = "/v1/chat/completions";
-    exchange(gateway, admitted, body, path, pipeline::run).await
+    exchange(gateway, admitted, body, CHAT, pipeline::run).await
 }
 
 async fn messages(State(gateway): Shared, admitted: Admitted, body: Body) -> Response {
@@ -174,7 +195,7 @@ async fn show_session(
     }
 }
 
-/// Runs an exchange on its own tracked task, so that it is recorded whether the client waits or not.
+/// Answers a request by an exchange of its own, or, where it has a key that came before, by its twin's.
 async fn exchange<F>(
     gateway: Arc<Gateway>,
     admitted: Admitted,
@@ -185,8 +206,6 @@ async fn exchange<F>(
 where
     F: Future<Output = Recorded> + Send + 'static,
 {
-    let began = Instant::now();
-    let at = Timestamp::now();
     if gateway.draining.is_cancelled() {
         let error = ApiError::upstream(503, "draining", "the gateway is shutting down", Retry::After(1_000));
         return reply_error(path, &error);
@@ -195,20 +214,61 @@ where
         Ok(body) => body,
         Err(error) => return reply_error(path, &error),
     };
-    let Admitted { caller, live, headers, request_id } = admitted;
+    let key =
+        match idempotent(path).then(|| idempotency::name(&admitted.headers, &admitted.caller.tenant, path)) {
+            None | Some(Ok(None)) => return reply_from(begin(gateway, admitted, body, path, run)).await,
+            Some(Ok(Some(key))) => key,
+            Some(Err(error)) => return reply_error(path, &error),
+        };
+    let entered = gateway.answers.enter(key, &body, admitted.live.settings.idempotency);
+    let (first, answer) = match entered {
+        Ok(entered) => entered,
+        Err(error) => return reply_error(path, &error),
+    };
+    let replayed = first.is_none();
+    if let Some(first) = first {
+        let line = begin(Arc::clone(&gateway), admitted, body, path, run);
+        let writing = Arc::clone(&gateway);
+        // A client that comes again after it hung up wants this answer: it is written to its end.
+        gateway.tasks.spawn(async move {
+            writing.answers.write(first, line, Dialect::of(path).terminal()).await;
+        });
+    }
+    reply_again(answer, replayed).await
+}
+
+/// Whether a path honours `Idempotency-Key`.
+fn idempotent(path: &str) -> bool {
+    path == CHAT || path == MESSAGES
+}
+
+/// Begins an exchange on its own tracked task. What comes of it comes down the line.
+fn begin<F>(
+    gateway: Arc<Gateway>,
+    admitted: Admitted,
+    body: Bytes,
+    path: &'static str,
+    run: impl FnOnce(Arc<Gateway>, Arc<Live>, Incoming, Client) -> F,
+) -> Line
+where
+    F: Future<Output = Recorded> + Send + 'static,
+{
+    let Admitted { caller, live, headers, request_id, began, at } = admitted;
     let (client, line) =
         line(live.settings.heartbeat, live.settings.patience, gateway.stopping.clone(), Dialect::of(path));
     let incoming = Incoming { request_id, path, at, began, headers, body, caller };
     let blank = Box::new(blank_record(&incoming));
     let seen = Arc::clone(&live);
-    let exchange = AssertUnwindSafe(run(Arc::clone(&gateway), live, incoming, client)).catch_unwind();
+    // Boxed: the future of a whole exchange is large, and every hand it goes through would copy it.
+    let exchange =
+        AssertUnwindSafe(Box::pin(run(Arc::clone(&gateway), live, incoming, client))).catch_unwind();
     let guarded = Arc::clone(&gateway);
     gateway.tasks.spawn(async move {
         if exchange.await.is_err() {
             record_panic(blank, began, &guarded, &seen.settings);
         }
     });
-    reply_from(line).await
+    line
 }
 
 /// An error in the form of a path.
@@ -227,9 +287,36 @@ async fn reply_from(line: Line) -> Response {
             });
             reply::response(StatusCode::OK, headers, Body::from_stream(frames))
         }
-        // The exchange's task ended without a word, which only a panic can do.
-        Err(_) => reply::error(&ApiError::upstream(500, "internal_error", "internal error", Retry::Never)),
+        Err(_) => reply::error(&panicked()),
     }
+}
+
+/// The answer of a request with an idempotency key, from its beginning, as far as it has come and then as it
+/// comes.
+async fn reply_again(mut answer: Reader, replayed: bool) -> Response {
+    let head =
+        answer.wait_for(|answer| answer.head.is_some()).await.ok().and_then(|answer| answer.head.clone());
+    let mut response = match head {
+        Some(Head::Whole(status, headers, body)) => reply::response(status, headers, Body::from(body)),
+        Some(Head::Stream(headers)) => {
+            let frames = stream::unfold((answer, 0), |(mut answer, next)| async move {
+                let is_there = |answer: &Answer| answer.is_over || answer.frames.len() > next;
+                let frame = answer.wait_for(is_there).await.ok()?.frames.get(next)?.clone();
+                Some((Ok::<_, std::convert::Infallible>(frame), (answer, next + 1)))
+            });
+            reply::response(StatusCode::OK, headers, Body::from_stream(frames))
+        }
+        None => return reply::error(&panicked()),
+    };
+    if replayed {
+        reply::set(response.headers_mut(), "idempotent-replayed", "true");
+    }
+    response
+}
+
+/// The error for an exchange whose task ended without a word, which only a panic can do.
+fn panicked() -> ApiError {
+    ApiError::upstream(500, "internal_error", "internal error", Retry::Never)
 }
 
 /// Reads a body up to the limit. A body that is too large by its own announcement is not read at all.

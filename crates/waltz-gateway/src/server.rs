@@ -3,49 +3,31 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::live::Gateway;
-use crate::router;
-
-/// Room for 64 KiB of request headers and the request line, as clients of this interface expect.
-const MAX_HEADER_BYTES: usize = 72 * 1024;
+use crate::peers::Peers;
+use crate::{connection, router};
 
 /// How long open exchanges have to say that they end.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
-const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
+/// What a peer is told that holds too many connections.
+const TOO_MANY: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n";
 
 /// Serves until `gateway.draining` fires, then finishes what is under way for at most `drain` and ends the
 /// rest with an error. Returns whether every exchange came to its end.
 pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, drain: Duration) -> bool {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
-        .max_buf_size(MAX_HEADER_BYTES)
-        .keep_alive(true);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_header_list_size(64 * 1024)
-        .max_concurrent_streams(256)
-        .max_pending_accept_reset_streams(32)
-        .keep_alive_interval(Duration::from_secs(30));
-    let graceful = GracefulShutdown::new();
     let router = router::router(Arc::clone(&gateway));
+    let peers = Arc::new(Peers::default());
     loop {
         let accepted = tokio::select! {
             () = gateway.draining.cancelled() => break,
             accepted = listener.accept() => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 // Usually too many open files; a short pause lets some close.
                 tracing::warn!(error = %error, "cannot accept a connection");
@@ -53,22 +35,20 @@ pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, drain: Duration
                 continue;
             }
         };
-        stream.set_nodelay(true).ok();
-        let service = TowerToHyperService::new(router.clone());
-        let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-        let connection = graceful.watch(connection);
+        let most = gateway.live.load().settings.max_connections_per_peer;
+        let Some(place) = peers.admit(peer.ip(), most) else {
+            refuse(&stream);
+            continue;
+        };
+        let connection = connection::serve(stream, router.clone(), Arc::clone(&gateway));
         gateway.tasks.spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(error = %error, "connection ended");
-            }
+            connection.await;
+            drop(place);
         });
     }
     drop(listener);
     gateway.tasks.close();
-    let finished = async {
-        graceful.shutdown().await;
-        gateway.tasks.wait().await;
-    };
+    let finished = gateway.tasks.wait();
     tokio::pin!(finished);
     if tokio::time::timeout(drain, &mut finished).await.is_ok() {
         return true;
@@ -76,4 +56,9 @@ pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, drain: Duration
     // Whatever is still open is told so and recorded, which takes no time worth mentioning.
     gateway.stopping.cancel();
     tokio::time::timeout(LAST_WORDS, finished).await.is_ok()
+}
+
+/// Says why, as far as that goes without waiting for the peer, and hangs up.
+fn refuse(stream: &TcpStream) {
+    stream.try_write(TOO_MANY).ok();
 }

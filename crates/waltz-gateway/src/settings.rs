@@ -7,6 +7,8 @@ use std::time::Duration;
 use waltz_coach::rounds::CoachSettings;
 use waltz_exchange::{Depth, Risk, policy};
 
+use crate::idempotency::Keep;
+
 /// Everything that a reload can change about the gateway's behaviour.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -24,6 +26,10 @@ pub struct Settings {
     pub heartbeat: Duration,
     /// How long a client may take nothing, or send nothing, before it counts as gone.
     pub patience: Duration,
+    /// How long a client may take to send the headers of a request.
+    pub header_timeout: Duration,
+    /// Connections at the same time from one address.
+    pub max_connections_per_peer: usize,
     /// Which requests are judged how deep.
     pub policy: Policy,
     /// What happens when the judge cannot do its work.
@@ -34,6 +40,8 @@ pub struct Settings {
     pub self_check: bool,
     /// Who may call; empty means anybody on this machine.
     pub keys: Vec<Key>,
+    /// For how long the answers of requests with an idempotency key are kept.
+    pub idempotency: Keep,
     /// What the record keeps of texts.
     pub record_text: RecordText,
     /// Refuse to answer what cannot be recorded.
@@ -158,11 +166,14 @@ impl Default for Settings {
             max_body_bytes: 10 * 1024 * 1024,
             heartbeat: Duration::from_secs(10),
             patience: Duration::from_secs(30),
+            header_timeout: Duration::from_secs(15),
+            max_connections_per_peer: 512,
             policy: Policy::default(),
             failure: FailurePolicy { low: OnFailure::Open, medium: OnFailure::Open, high: OnFailure::Closed },
             coach: CoachSettings::default(),
             self_check: false,
             keys: Vec::new(),
+            idempotency: Keep { time: Duration::from_secs(3600), bytes: 64 << 20 },
             record_text: RecordText::Masked,
             record_required: true,
             record_waits: false,

@@ -3,7 +3,8 @@
 
 use std::sync::LazyLock;
 
-use aho_corasick::AhoCorasick;
+use aho_corasick::packed::{self, Searcher};
+use aho_corasick::{AhoCorasick, Input, Match, MatchKind};
 use waltz_exchange::Span;
 
 use crate::normalise::boundary_before;
@@ -57,8 +58,32 @@ enum Sign {
     Assignment,
 }
 
-static AUTOMATON: LazyLock<Option<AhoCorasick>> =
-    LazyLock::new(|| AhoCorasick::new(SIGNS.iter().map(|(sign, _)| sign)).ok());
+/// Looks at many bytes at a time where the processor can; the automaton is for those where it cannot.
+enum Finder {
+    Packed(Searcher),
+    Automaton(AhoCorasick),
+}
+
+static FINDER: LazyLock<Option<Finder>> = LazyLock::new(|| {
+    let signs = || SIGNS.iter().map(|(sign, _)| sign);
+    let packed =
+        packed::Config::new().match_kind(packed::MatchKind::LeftmostFirst).builder().extend(signs()).build();
+    let slow = || AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(signs()).ok();
+    packed.map(Finder::Packed).or_else(|| slow().map(Finder::Automaton))
+});
+
+/// The signs in a text, from left to right, with their places.
+fn signs(text: &str) -> impl Iterator<Item = Match> + '_ {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let found = match FINDER.as_ref()? {
+            Finder::Packed(searcher) => searcher.find_in(text, (at..text.len()).into()),
+            Finder::Automaton(automaton) => automaton.find(Input::new(text).range(at..)),
+        }?;
+        at = found.end();
+        Some(found)
+    })
+}
 
 /// Values that stand where a password would, but are none.
 const NO_VALUES: [&str; 18] = [
@@ -84,10 +109,9 @@ const NO_VALUES: [&str; 18] = [
 
 /// Adds the secrets of a text.
 pub(crate) fn find(text: &str, found: &mut Vec<PiiFinding>) {
-    let Some(automaton) = AUTOMATON.as_ref() else { return };
     let mut covered = 0;
     let mut footers = Footers { text, next: 0 };
-    for matched in automaton.find_iter(text) {
+    for matched in signs(text) {
         let (start, end) = (matched.start(), matched.end());
         if start < covered {
             continue;

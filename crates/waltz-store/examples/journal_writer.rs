@@ -1,7 +1,8 @@
 //! Appends records to the store in a folder and prints each id once its append has returned. The kill
 //! test starts it and kills it at a random point; it never closes the store.
 //!
-//! Usage: `journal_writer FOLDER PREFIX COUNT [POSTGRES_URL]`
+//! Usage: `journal_writer FOLDER PREFIX COUNT [POSTGRES_URL]`. In the environment, `JOURNAL_SYNC=power` makes
+//! each append wait for the disk, and `JOURNAL_SEGMENT` sets the bytes of a segment.
 #![expect(clippy::print_stdout, reason = "the ids are what the kill test reads")]
 
 #[path = "../tests/common/mod.rs"]
@@ -9,7 +10,7 @@ mod common;
 
 use std::error::Error;
 
-use waltz_store::{Database, Settings, Store};
+use waltz_store::{Database, Settings, Store, Sync};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -21,7 +22,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Some(url) => Database::postgres(url.as_str().into())?,
         None => Database::Sqlite,
     };
-    let settings = Settings { database, segment_bytes: 256 << 10, drain_batch: 32, ..Settings::at(folder) };
+    let sync = match std::env::var("JOURNAL_SYNC").as_deref() {
+        Ok("power") => Sync::Power,
+        _ => Sync::Process,
+    };
+    let segment_bytes = match std::env::var("JOURNAL_SEGMENT") {
+        Ok(bytes) => bytes.parse()?,
+        Err(_) => 256 << 10,
+    };
+    let settings = Settings { database, sync, segment_bytes, drain_batch: 32, ..Settings::at(folder) };
     let store = Store::open(settings).await?;
     for number in 0..count.parse::<u32>()? {
         let id = format!("{prefix}-{number:06}");

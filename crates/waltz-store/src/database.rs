@@ -74,10 +74,27 @@ impl Writer {
     }
 
     /// Gives up a connection on which something failed, so that the next attempt makes a new one.
-    pub(crate) fn give_up_connection(&mut self) {
+    pub(crate) async fn give_up_connection(&mut self) {
         match self {
-            Self::Sqlite(_) => {}
+            // SQLite ends a transaction by itself when the disk is full, which the connection does not notice:
+            // it would refuse to begin another one for ever.
+            Self::Sqlite(pool) => match pool.acquire().await {
+                Ok(connection) => {
+                    connection.close().await.unwrap_or_else(|error| {
+                        tracing::warn!(%error, "a connection to the database could not be closed");
+                    });
+                }
+                Err(error) => tracing::warn!(%error, "the connection to the database is not at hand"),
+            },
             Self::Postgres(link) => link.give_up(),
+        }
+    }
+
+    /// Saves a database of an older version before it is migrated. A server is backed up by those who run it.
+    async fn back_up(&self, version: i64) -> Result<(), Error> {
+        match self {
+            Self::Sqlite(pool) => sqlite::back_up(pool, version).await,
+            Self::Postgres(_) => Ok(()),
         }
     }
 

@@ -3,16 +3,17 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
+use std::sync::LazyLock;
 
 use serde::Serialize;
 
 use crate::database::Writer;
 use crate::journal::Position;
 use crate::rows::{ExchangeRows, OutcomeRow, PastRow, Prepared, RejectedRow, SessionRow};
-use crate::sql::{Statement, Transaction};
+use crate::sql::{ManyRows, Statement, Transaction};
 use crate::{Error, similar};
 
-/// The texts differ in how a JSON list becomes rows.
+/// The texts differ.
 macro_rules! each {
     ($name:literal) => {
         Statement::each(
@@ -22,10 +23,11 @@ macro_rules! each {
     };
 }
 
-const INSERT_EXCHANGES: Statement = each!("insert_exchanges");
-const UPSERT_SESSIONS: Statement = each!("upsert_sessions");
-const INSERT_EVALUATIONS: Statement = each!("insert_evaluations");
-const INSERT_TRAJECTORIES: Statement = each!("insert_trajectories");
+static INSERT_EXCHANGES: LazyLock<ManyRows> =
+    LazyLock::new(|| ManyRows::new(Statement::both(include_str!("../sql/insert_exchanges.sql"))));
+static UPSERT_SESSIONS: LazyLock<ManyRows> = LazyLock::new(|| ManyRows::new(each!("upsert_sessions")));
+static INSERT_EVALUATIONS: LazyLock<ManyRows> =
+    LazyLock::new(|| ManyRows::new(Statement::both(include_str!("../sql/insert_evaluations.sql"))));
 const INSERT_OUTCOME: Statement = Statement::both(include_str!("../sql/insert_outcome.sql"));
 // The next three are kept per gateway in PostgreSQL.
 const INSERT_REJECTED: Statement = each!("insert_rejected");
@@ -66,7 +68,7 @@ pub(crate) async fn commit(writer: &mut Writer, batch: &[Prepared], next: Positi
         }),
     };
     if let Err(Failure::Later(_)) = &outcome {
-        writer.give_up_connection();
+        writer.give_up_connection().await;
     }
     outcome
 }
@@ -137,35 +139,30 @@ async fn insert(
     if exchanges.is_empty() { Ok(()) } else { insert_exchanges(transaction, &exchanges).await }
 }
 
-/// Each table takes its rows as one JSON list: a statement per row would spend most of its time on the
-/// way to the database.
 async fn insert_exchanges(
     transaction: &mut Transaction<'_>,
     exchanges: &[&ExchangeRows],
 ) -> Result<(), sqlx::Error> {
-    let rows = list(exchanges.iter().map(|rows| &rows.exchange));
+    let rows: Vec<_> = exchanges.iter().map(|rows| rows.values()).collect();
     let mut inserted = HashSet::new();
-    for row in transaction.fetch_all(INSERT_EXCHANGES, &[rows.as_str().into()]).await? {
+    for row in INSERT_EXCHANGES.run(transaction, &rows).await? {
         inserted.insert(row.try_get::<String>("id")?);
     }
     // An exchange that was there already has everything that hangs on it; of two with the same id in
     // one batch the first was inserted.
     let new: Vec<&ExchangeRows> =
-        exchanges.iter().copied().filter(|rows| inserted.remove(&rows.id)).collect();
-    if new.is_empty() {
-        return Ok(());
-    }
-    transaction.execute(UPSERT_SESSIONS, &[sessions(&new)?.as_str().into()]).await?;
-    let evaluations = list(new.iter().flat_map(|rows| &rows.evaluations));
-    transaction.execute(INSERT_EVALUATIONS, &[evaluations.as_str().into()]).await?;
-    let trajectories = list(new.iter().flat_map(|rows| &rows.trajectories));
-    transaction.execute(INSERT_TRAJECTORIES, &[trajectories.as_str().into()]).await?;
+        exchanges.iter().copied().filter(|rows| inserted.remove(&rows.record.id)).collect();
+    let sessions = sessions(&new);
+    let rows: Vec<_> = sessions.iter().map(SessionRow::values).collect();
+    UPSERT_SESSIONS.run(transaction, &rows).await?;
+    let evaluations = new.iter().flat_map(|rows| rows.evaluations.iter().map(|row| row.values(&rows.record)));
+    INSERT_EVALUATIONS.run(transaction, &evaluations.collect::<Vec<_>>()).await?;
     insert_past(transaction, new.iter().flat_map(|rows| &rows.past)).await
 }
 
 /// What a batch adds to each session, in the order of the key: PostgreSQL takes a session only once per
 /// statement, and gateways that write the same sessions must lock them in the same order.
-fn sessions(new: &[&ExchangeRows]) -> Result<String, sqlx::Error> {
+fn sessions(new: &[&ExchangeRows]) -> Vec<SessionRow> {
     let mut sums: BTreeMap<(&str, &str), SessionRow> = BTreeMap::new();
     for rows in new {
         let row = &rows.session;
@@ -173,7 +170,7 @@ fn sessions(new: &[&ExchangeRows]) -> Result<String, sqlx::Error> {
             .and_modify(|sum| sum.add(row))
             .or_insert_with(|| row.clone());
     }
-    json(&sums.into_values().collect::<Vec<_>>())
+    sums.into_values().collect()
 }
 
 /// JSON objects as one JSON list.
@@ -193,9 +190,8 @@ fn json(value: &impl Serialize) -> Result<String, sqlx::Error> {
     serde_json::to_string(value).map_err(|source| sqlx::Error::Encode(Box::new(source)))
 }
 
-/// SQLite would end a text taken out of JSON at a NUL, so that its rows go one by one, which costs it
-/// little; to a server every statement is a journey, and PostgreSQL gets a list of texts that are JSON
-/// themselves.
+/// Coaching is rare. SQLite's rows go one by one, because it would end a text taken out of JSON at a NUL; to a
+/// server every statement is a journey, and PostgreSQL gets a list of texts that are JSON themselves.
 async fn insert_past<'a>(
     transaction: &mut Transaction<'_>,
     past: impl Iterator<Item = &'a PastRow>,

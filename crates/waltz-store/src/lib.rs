@@ -6,6 +6,8 @@
 //! and stores how far it came in the same transaction, so that a replay after a crash stores every
 //! entry exactly once. Gateway, dashboard, trainer and command line read through [`Store`].
 
+#![cfg_attr(test, expect(non_snake_case, reason = "fault tests carry the ids of the fault list"))]
+
 mod cursor;
 mod database;
 mod drain;

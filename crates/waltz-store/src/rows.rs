@@ -3,20 +3,21 @@
 
 mod evaluation;
 mod session;
-mod trajectory;
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use waltz_exchange::record::{ChoiceRecord, RoundRecord};
 use waltz_exchange::score::shaped_score;
 use waltz_exchange::{ExchangeRecord, VerdictState};
 
 use crate::Entry;
 use crate::journal::Position;
+use crate::sql::Value;
+pub(crate) use evaluation::EvaluationRow;
 use evaluation::evaluation_rows;
 pub(crate) use session::SessionRow;
 use session::session_row;
-use trajectory::trajectory_rows;
 
 /// One journal entry, ready for the database.
 #[derive(Debug)]
@@ -29,49 +30,20 @@ pub(crate) enum Prepared {
     Rejected(RejectedRow),
 }
 
-/// The rows of one exchange. Each table takes the rows of a whole batch as one JSON list, so a row is
-/// a JSON object already.
+/// The rows of one exchange.
 #[derive(Debug)]
 pub(crate) struct ExchangeRows {
-    /// The exchange's id.
-    pub(crate) id: String,
-    /// Its row in `exchanges`.
-    pub(crate) exchange: String,
+    /// The exchange.
+    pub(crate) record: Box<ExchangeRecord>,
+    /// The exchange as the journal has it.
+    text: String,
+    sums: Sums,
     /// What it adds to its session.
     pub(crate) session: SessionRow,
     /// One per judged text.
-    pub(crate) evaluations: Vec<String>,
-    /// One per step that training can learn from.
-    pub(crate) trajectories: Vec<String>,
+    pub(crate) evaluations: Vec<EvaluationRow>,
     /// One per choice whose coaching ended well.
     pub(crate) past: Vec<PastRow>,
-}
-
-#[derive(Serialize)]
-struct ExchangeRow<'a> {
-    id: &'a str,
-    tenant: &'a str,
-    subject: Option<&'a str>,
-    session_id: &'a str,
-    response_id: Option<&'a str>,
-    started_at: i64,
-    decision: &'static str,
-    status: u16,
-    degraded: Option<&'a str>,
-    endpoint: &'a str,
-    agent: &'a str,
-    variant: &'a str,
-    task_type: &'a str,
-    risk: &'static str,
-    request_hash: &'a str,
-    coached_choices: i64,
-    rounds: i64,
-    dir_score_sum: f64,
-    judged: i64,
-    safe: i64,
-    overrefused: i64,
-    undecided: i64,
-    record: String,
 }
 
 /// Sums over the choices of an exchange, so that statistics need no record.
@@ -122,9 +94,44 @@ pub(crate) struct RejectedRow {
 
 /// Turns a payload of the journal into rows.
 pub(crate) fn prepare(position: Position, payload: &[u8]) -> Prepared {
-    match serde_json::from_slice(payload).and_then(rows) {
+    match read(payload) {
         Ok(prepared) => prepared,
         Err(error) => Prepared::Rejected(rejected(position, payload, error.to_string())),
+    }
+}
+
+/// An entry whose content is kept as it was written, so that an exchange need not be written anew.
+#[derive(Deserialize)]
+struct Raw<'a> {
+    kind: &'a str,
+    #[serde(borrow)]
+    entry: &'a RawValue,
+}
+
+fn read(payload: &[u8]) -> Result<Prepared, serde_json::Error> {
+    let raw: Raw<'_> = serde_json::from_slice(payload)?;
+    if raw.kind == "exchange" {
+        let text = raw.entry.get();
+        return exchange_rows(serde_json::from_str(text)?, text.to_owned())
+            .map(|rows| Prepared::Exchange(Box::new(rows)));
+    }
+    match serde_json::from_slice(payload)? {
+        Entry::Exchange(record) => {
+            let text = serde_json::to_string(&record)?;
+            exchange_rows(record, text).map(|rows| Prepared::Exchange(Box::new(rows)))
+        }
+        Entry::Outcome { outcome, tenant, received_at, id } => {
+            refuse_nul([&id, &tenant, &outcome.response_id])?;
+            Ok(Prepared::Outcome(OutcomeRow {
+                id,
+                tenant,
+                json: serde_json::to_string(&outcome)?,
+                response_id: outcome.response_id,
+                received_at: micros(received_at),
+                success: outcome.success,
+                rating: outcome.rating.map(i64::from),
+            }))
+        }
     }
 }
 
@@ -142,6 +149,9 @@ pub(crate) fn micros(time: Timestamp) -> i64 {
 
 /// The double that prints like the given score, so that 0.7 is stored as 0.7.
 pub(crate) fn plain(score: f32) -> f64 {
+    if score == 0.0 || score == 1.0 {
+        return f64::from(score);
+    }
     score.to_string().parse().unwrap_or_else(|_| f64::from(score))
 }
 
@@ -152,43 +162,24 @@ pub(crate) fn rated(dir_score: f32, rating: Option<u8>) -> f32 {
     (dir_score + shaped_score(0.0, 0.0, share)).clamp(-1.0, 1.0)
 }
 
-fn rows(entry: Entry) -> Result<Prepared, serde_json::Error> {
-    match entry {
-        Entry::Exchange(record) => Ok(Prepared::Exchange(Box::new(exchange_rows(&record)?))),
-        Entry::Outcome { outcome, tenant, received_at, id } => {
-            refuse_nul([&id, &tenant, &outcome.response_id])?;
-            Ok(Prepared::Outcome(OutcomeRow {
-                id,
-                tenant,
-                json: serde_json::to_string(&outcome)?,
-                response_id: outcome.response_id,
-                received_at: micros(received_at),
-                success: outcome.success,
-                rating: outcome.rating.map(i64::from),
-            }))
-        }
-    }
-}
-
-fn exchange_rows(record: &ExchangeRecord) -> Result<ExchangeRows, serde_json::Error> {
+fn exchange_rows(record: Box<ExchangeRecord>, text: String) -> Result<ExchangeRows, serde_json::Error> {
     let ExchangeRecord { id, tenant, session_id, endpoint, agent, variant, task_type, request_hash, .. } =
-        record;
+        &*record;
     let given = [id, tenant, session_id, endpoint, agent, variant, task_type, request_hash];
     let optional = [&record.subject, &record.response_id, &record.degraded];
     refuse_nul(given.into_iter().chain(optional.into_iter().flatten()))?;
-    let sums = sums(record);
+    let sums = sums(&record);
     Ok(ExchangeRows {
-        id: record.id.clone(),
-        exchange: exchange_row(record, sums)?,
-        session: session_row(record, sums),
-        evaluations: evaluation_rows(record)?,
-        trajectories: trajectory_rows(record)?,
-        past: record.choices.iter().filter_map(|choice| past_row(record, choice)).collect(),
+        session: session_row(&record, sums),
+        evaluations: evaluation_rows(&record)?,
+        past: record.choices.iter().filter_map(|choice| past_row(&record, choice)).collect(),
+        sums,
+        text,
+        record,
     })
 }
 
-/// SQLite ends a text taken out of JSON at a NUL and PostgreSQL knows no such text, so that a key with
-/// one could not be found again.
+/// PostgreSQL knows no text with a NUL, so that a key with one could not be found again.
 fn refuse_nul<'a>(keys: impl IntoIterator<Item = &'a String>) -> Result<(), serde_json::Error> {
     if keys.into_iter().any(|text| text.contains('\0')) {
         return Err(serde::de::Error::custom("a key of the entry holds a NUL character"));
@@ -196,32 +187,36 @@ fn refuse_nul<'a>(keys: impl IntoIterator<Item = &'a String>) -> Result<(), serd
     Ok(())
 }
 
-fn exchange_row(record: &ExchangeRecord, sums: Sums) -> Result<String, serde_json::Error> {
-    serde_json::to_string(&ExchangeRow {
-        id: &record.id,
-        tenant: &record.tenant,
-        subject: record.subject.as_deref(),
-        session_id: &record.session_id,
-        response_id: record.response_id.as_deref(),
-        started_at: micros(record.started_at),
-        decision: record.decision.as_str(),
-        status: record.status,
-        degraded: record.degraded.as_deref(),
-        endpoint: &record.endpoint,
-        agent: &record.agent,
-        variant: &record.variant,
-        task_type: &record.task_type,
-        risk: record.risk.as_str(),
-        request_hash: &record.request_hash,
-        coached_choices: sums.coached_choices,
-        rounds: sums.rounds,
-        dir_score_sum: sums.dir_score,
-        judged: sums.judged,
-        safe: sums.safe,
-        overrefused: sums.overrefused,
-        undecided: sums.undecided,
-        record: serde_json::to_string(record)?,
-    })
+impl ExchangeRows {
+    /// The row of `exchanges`.
+    pub(crate) fn values(&self) -> [Value<'_>; 23] {
+        let Self { record, text, sums, .. } = self;
+        [
+            record.id.as_str().into(),
+            record.tenant.as_str().into(),
+            record.subject.as_deref().into(),
+            record.session_id.as_str().into(),
+            record.response_id.as_deref().into(),
+            micros(record.started_at).into(),
+            record.decision.as_str().into(),
+            i64::from(record.status).into(),
+            record.degraded.as_deref().into(),
+            record.endpoint.as_str().into(),
+            record.agent.as_str().into(),
+            record.variant.as_str().into(),
+            record.task_type.as_str().into(),
+            record.risk.as_str().into(),
+            record.request_hash.as_str().into(),
+            sums.coached_choices.into(),
+            sums.rounds.into(),
+            sums.dir_score.into(),
+            sums.judged.into(),
+            sums.safe.into(),
+            sums.overrefused.into(),
+            sums.undecided.into(),
+            text.as_str().into(),
+        ]
+    }
 }
 
 fn sums(record: &ExchangeRecord) -> Sums {

@@ -2,6 +2,7 @@
 //! that read. Questions are asked and answered in the same words on both; a statement whose text has
 //! to differ says so with [`Statement::each`], and the two texts lie side by side under `sql/`.
 
+mod many;
 mod transaction;
 
 use futures_util::stream::{self, BoxStream};
@@ -10,6 +11,7 @@ use sqlx::postgres::{PgPool, PgRow};
 use sqlx::sqlite::{SqlitePool, SqliteRow};
 use sqlx::{Decode, Postgres, Row as _, Sqlite, Type};
 
+pub(crate) use many::ManyRows;
 pub(crate) use transaction::Transaction;
 
 /// The text of a statement on each database.

@@ -68,15 +68,35 @@ impl Body {
 
     /// Whether the answer is an event stream.
     pub fn is_event_stream(&self) -> bool {
+        self.media_type() == "text/event-stream"
+    }
+
+    /// Whether the answer is of a kind that can be read. One that does not say is read as JSON.
+    pub(super) fn is_usable(&self) -> bool {
+        let media_type = self.media_type();
+        let is_json = matches!(media_type.as_str(), "" | "application/json") || media_type.ends_with("+json");
+        is_json || self.is_event_stream()
+    }
+
+    /// The content type without its parameters, in lower case.
+    fn media_type(&self) -> String {
         let content_type = self.headers().get(http::header::CONTENT_TYPE);
-        content_type
-            .and_then(|value| value.to_str().ok())
-            .is_some_and(|value| value.starts_with("text/event-stream"))
+        let value = content_type.map(|value| String::from_utf8_lossy(value.as_bytes())).unwrap_or_default();
+        value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+    }
+
+    /// When the next piece must be here.
+    pub fn patience(&self) -> Instant {
+        self.deadline.min(Instant::now() + self.chunk_timeout)
     }
 
     /// The next piece, or `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
-        let until = self.deadline.min(Instant::now() + self.chunk_timeout);
+        self.next_until(self.patience()).await
+    }
+
+    /// The next piece, or `None` at the end, if it is here by a given time.
+    pub async fn next_until(&mut self, until: Instant) -> Result<Option<Bytes>, CallError> {
         let piece = match timeout_at(until, self.response.chunk()).await {
             Err(_) => return Err(CallError::Timeout(self.upstream.clone(), "the answer stalled")),
             Ok(Err(error)) => {

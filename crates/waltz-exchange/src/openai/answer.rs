@@ -173,18 +173,19 @@ impl Answer {
     }
 
     /// The chunks that are left of the first choice after a beginning of its text was sent, and the usage.
-    pub fn chunks_after(&self, sent: &str) -> Vec<Value> {
+    /// `None` when what was sent is not its beginning: nothing can follow then.
+    pub fn chunks_after(&self, sent: &str) -> Option<Vec<Value>> {
         let mut rest = self.clone();
         rest.choices.truncate(1);
         for choice in &mut rest.choices {
             if let Some(Value::String(content)) = choice.message.get_mut("content") {
-                *content = content.strip_prefix(sent).unwrap_or_default().to_owned();
+                *content = content.strip_prefix(sent)?.to_owned();
             }
         }
         let mut chunks = rest.to_chunks(self.head.contains_key("usage"));
         // The role went out with the beginning.
         chunks.retain(|chunk| chunk["choices"][0]["delta"].get("role").is_none());
-        chunks
+        Some(chunks)
     }
 
     /// A chunk of this answer's stream with the given choices.
@@ -239,6 +240,11 @@ impl Choice {
             acts.push(tool_call_text(&json!({"function": call})));
         }
         acts.join("\n")
+    }
+
+    /// Whether the reason for its end came.
+    pub(super) fn has_ended(&self) -> bool {
+        self.finish_reason.is_some()
     }
 
     /// The tool calls of the message.

@@ -14,6 +14,22 @@ pub struct StreamAssembler {
 }
 
 impl StreamAssembler {
+    /// Whether a chunk belongs to this stream: it has the id that the stream began with, and adds nothing to
+    /// a choice that has ended. A repeated piece of text cannot be told from a text that repeats itself.
+    pub fn continues(&self, chunk: &Map<String, Value>) -> bool {
+        if let (Some(known), Some(id)) = (id_of(&self.head), id_of(chunk))
+            && known != id
+        {
+            return false;
+        }
+        let items = chunk.get("choices").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        items.iter().filter_map(Value::as_object).all(|item| {
+            let ended = self.choices.get(&index_of(item).unwrap_or(0)).is_some_and(Choice::has_ended);
+            let adds = |name: &str| item.get(name).is_some_and(|value| !is_blank(value));
+            !ended || !(adds("delta") || adds("finish_reason"))
+        })
+    }
+
     /// Takes one chunk. A field that changes its type is an error: what was judged must be what was sent.
     pub fn push(&mut self, chunk: Map<String, Value>) -> Result<(), AnswerError> {
         let mut items = Vec::new();
@@ -25,6 +41,10 @@ impl StreamAssembler {
                     _ => return Err(AnswerError::Missing("choices")),
                 },
                 "obfuscation" => {}
+                // Some upstreams know their id only after a chunk or two.
+                "id" if id_of(&self.head).is_none() => {
+                    self.head.insert(name, value);
+                }
                 // The first chunk wins, so that a stream cannot change its identity; usage comes last.
                 "usage" => {
                     if !value.is_null() {
@@ -61,7 +81,7 @@ impl StreamAssembler {
 
     /// Whether every choice that began has ended.
     pub fn is_finished(&self) -> bool {
-        !self.choices.is_empty() && self.choices.values().all(|choice| choice.finish_reason.is_some())
+        !self.choices.is_empty() && self.choices.values().all(Choice::has_ended)
     }
 
     /// The whole answer.
@@ -81,6 +101,21 @@ impl StreamAssembler {
             }
         }
         Ok(Answer { head: self.head, choices })
+    }
+}
+
+fn id_of(fields: &Map<String, Value>) -> Option<&str> {
+    fields.get("id").and_then(Value::as_str).filter(|id| !id.is_empty())
+}
+
+/// Whether a value says nothing: null, empty, or made of such values alone.
+fn is_blank(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.iter().all(is_blank),
+        Value::Object(fields) => fields.iter().all(|(name, value)| name == "role" || is_blank(value)),
+        Value::Bool(_) | Value::Number(_) => false,
     }
 }
 

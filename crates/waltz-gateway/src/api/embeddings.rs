@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use waltz_coach::tally::Tally;
-use waltz_coach::upstream::{Call, Target, post_with_fallback};
+use waltz_coach::upstream::{Call, CallError, Target, post_with_fallback};
 use waltz_exchange::json as strict_json;
 use waltz_exchange::openai::ApiError;
 use waltz_exchange::openai::check::check_model;
@@ -68,7 +68,7 @@ async fn pass_through(live: &Live, incoming: Incoming, client: &Client) -> Resul
     let call_began = Instant::now();
     let attempts = &mut tally.attempts;
     let call = async {
-        let (body, _) = post_with_fallback(
+        let (body, target) = post_with_fallback(
             &agent.targets,
             &live.budget,
             "embeddings",
@@ -77,10 +77,21 @@ async fn pass_through(live: &Live, incoming: Incoming, client: &Client) -> Resul
             attempts,
         )
         .await?;
-        body.collect().await
+        let bytes = body.collect().await?;
+        // Vectors are many values; nothing of them is needed but that they are an object.
+        match serde_json::from_slice::<HashMap<String, IgnoredAny>>(&bytes) {
+            Ok(_) => Ok(bytes),
+            Err(_) => {
+                let upstream = target.upstream.name().to_owned();
+                Err(CallError::Unusable(upstream, "not a JSON object".to_owned()))
+            }
+        }
     };
     let outcome = client.hold(call).await;
     let waited = call_began.elapsed();
+    if let Ok(Err(error)) = &outcome {
+        tally.broke("embeddings", error);
+    }
     entry.attempts = tally.attempts;
     let bytes = match outcome {
         Err(why) => return Err(Stop::interrupted(entry, why)),
@@ -89,12 +100,6 @@ async fn pass_through(live: &Live, incoming: Incoming, client: &Client) -> Resul
         }
         Ok(Ok(bytes)) => bytes,
     };
-    // Vectors are many values; nothing of them is needed but that they are an object.
-    if serde_json::from_slice::<HashMap<String, IgnoredAny>>(&bytes).is_err() {
-        let upstream = entry.attempts.last().map(|attempt| attempt.upstream.clone()).unwrap_or_default();
-        let error = waltz_coach::upstream::CallError::Unusable(upstream, "not a JSON object".to_owned());
-        return Err(Stop::new(entry, Decision::Failed, draft::api_error(&error, &live.screen)));
-    }
     entry.decision = Decision::Passthrough;
     let mut headers = reply::json_headers();
     final_headers(&mut headers, &entry, 0);

@@ -81,6 +81,8 @@ pub struct Part {
     pub plain: bool,
     /// The event belongs to the end of the stream: it has no choices.
     pub is_end: bool,
+    /// The event says why a choice ended.
+    pub finishes: bool,
 }
 
 impl Part {
@@ -90,7 +92,9 @@ impl Part {
         let known_head = chunk.iter().all(|(name, value)| {
             name == "choices" || (KNOWN_HEAD.contains(&name.as_str()) && !has_blank(value))
         });
-        let mut part = Self { text: String::new(), plain: known_head, is_end: choices.is_empty() };
+        let finishes =
+            choices.iter().any(|choice| choice.get("finish_reason").is_some_and(|reason| !reason.is_null()));
+        let mut part = Self { text: String::new(), plain: known_head, is_end: choices.is_empty(), finishes };
         for choice in choices {
             let Some(choice) = choice.as_object() else {
                 part.plain = false;
@@ -175,7 +179,8 @@ impl Flow {
                 self.release = Release::Whole;
                 Next::Wait
             }
-            Release::Windows(_) if due => Next::Judge,
+            // The last window waits for the look back over the whole, and its end for the last verdict.
+            Release::Windows(_) if due && !part.finishes => Next::Judge,
             _ => Next::Wait,
         }
     }
@@ -242,10 +247,10 @@ impl Flow {
 
     /// The events that are left for the end of the stream. Usage goes only to who asked for it: some
     /// upstreams send it always.
-    pub fn finish(self, usage: bool) -> Vec<Event> {
-        let mut left = self.held;
+    pub fn finish(&mut self, usage: bool) -> Vec<Event> {
+        let mut left = std::mem::take(&mut self.held);
         if usage || self.release == Release::Unread {
-            left.extend(self.left);
+            left.append(&mut self.left);
         }
         left
     }

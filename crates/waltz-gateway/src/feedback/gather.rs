@@ -43,16 +43,17 @@ pub(super) struct Gathered {
     pub(super) stopped: Option<(String, Verdict)>,
 }
 
-/// Puts the draft together, and releases it on the way where its release allows that.
+/// Puts the draft together, and releases it on the way where its release allows that. What was sent when it
+/// breaks off is in `flow`.
 pub(super) async fn gather(
     routed: &mut Routed,
     windows: &mut Windows,
     tally: &mut Tally,
+    flow: &mut Flow,
     client: &Client,
 ) -> Result<Gathered, Broken> {
-    let mut flow = Flow::new(if client.is_streaming() { routed.release } else { Release::Whole });
     let mut assembler = StreamAssembler::default();
-    let mut ended = false;
+    let (mut ended, mut left_out) = (false, false);
     while !ended {
         let events = match client.hold(windows.next()).await?? {
             None => break,
@@ -67,15 +68,26 @@ pub(super) async fn gather(
             Some(Window::Events(events)) => events,
         };
         for event in events {
-            if event.data.starts_with("[DONE]") {
+            if ended {
                 // Whatever an upstream sends after its end is not part of the answer.
+                note_anomaly(routed);
+                continue;
+            }
+            if event.data.starts_with("[DONE]") {
                 ended = true;
-                break;
+                continue;
             }
             let chunk = json::parse_answer(event.data.as_bytes())
                 .map_err(|_| unusable(windows, "a chunk is not valid JSON".to_owned()))?;
             if chunk.get("error").is_some_and(|error| !error.is_null()) {
                 return Err(unusable(windows, "an error inside the stream".to_owned()).into());
+            }
+            if !assembler.continues(&chunk) {
+                note_anomaly(routed);
+                if flow.release() != Release::Unread {
+                    left_out = true;
+                    continue;
+                }
             }
             let part = Part::of(&chunk);
             assembler.push(chunk).map_err(|error| unusable(windows, error.to_string()))?;
@@ -83,7 +95,9 @@ pub(super) async fn gather(
                 Next::Wait => {}
                 Next::Send(events) => send(client, events).await?,
                 Next::Judge => {
-                    let verdict = client.hold(judge_window(routed, &mut flow, tally)).await?;
+                    let Some(verdict) = client.hold(judge_window(routed, flow, tally)).await? else {
+                        continue;
+                    };
                     match flow.settle(&verdict) {
                         Settled::Send(events) => send(client, events).await?,
                         Settled::Hold => {}
@@ -91,12 +105,16 @@ pub(super) async fn gather(
                             note_release(routed, flow.release());
                             let answer =
                                 assembler.finish().map_err(|error| unusable(windows, error.to_string()))?;
-                            return Ok(stopped(&flow, answer, verdict));
+                            return Ok(stopped(flow, answer, verdict));
                         }
                     }
                 }
             }
         }
+    }
+    if left_out && !assembler.is_finished() {
+        // What was left out may have been the rest of it, so that it must not pass for a whole answer.
+        return Err(unusable(windows, "chunks that do not belong to one answer".to_owned()).into());
     }
     if !ended && !assembler.is_finished() {
         return Err(CallError::Unreachable(windows.upstream().to_owned()).into());
@@ -109,7 +127,7 @@ pub(super) async fn gather(
 /// still held, before the rest goes.
 async fn finish(
     routed: &mut Routed,
-    mut flow: Flow,
+    flow: &mut Flow,
     answer: Answer,
     client: &Client,
 ) -> Result<Gathered, Broken> {
@@ -126,17 +144,19 @@ async fn finish(
     let verdict = look_back(routed, &answer);
     if flow.is_plain() {
         return match flow.settle(&verdict) {
-            Settled::Send(events) => {
+            Settled::Send(mut events) => {
+                // The very last one waits for the last verdict, so that it can tell of it.
+                let mut left: Vec<Event> = events.pop().into_iter().collect();
                 send(client, events).await?;
-                Ok(Gathered { answer, raw: Raw::Events(flow.finish(usage)), released: true, stopped: None })
+                left.extend(flow.finish(usage));
+                Ok(Gathered { answer, raw: Raw::Events(left), released: true, stopped: None })
             }
-            Settled::Hold | Settled::Stop => Ok(stopped(&flow, answer, verdict)),
+            Settled::Hold | Settled::Stop => Ok(stopped(flow, answer, verdict)),
         };
     }
-    if verdict.is_unsafe {
-        return Ok(stopped(&flow, answer, verdict));
-    }
-    let left = answer.chunks_after(flow.sent());
+    // What does not go on from what was sent cannot follow it, however good it is.
+    let left = answer.chunks_after(flow.sent()).filter(|_| !verdict.is_unsafe);
+    let Some(left) = left else { return Ok(stopped(flow, answer, verdict)) };
     let events = left.iter().map(|chunk| Event { name: String::new(), data: chunk.to_string() }).collect();
     Ok(Gathered { answer, raw: Raw::Events(events), released: true, stopped: None })
 }
@@ -153,8 +173,9 @@ async fn send(client: &Client, events: Vec<Event>) -> Result<(), Interrupted> {
 }
 
 /// Judges a window with the rules, and the first paragraph of a suspicious request with the feedback model
-/// too. Where that model fails and the policy is to stay closed, the draft is read as a whole.
-async fn judge_window(routed: &mut Routed, flow: &mut Flow, tally: &mut Tally) -> Verdict {
+/// too. Where that model fails and the policy is to stay closed, there is no verdict: the draft is held, and
+/// the model is asked again about the whole.
+async fn judge_window(routed: &mut Routed, flow: &mut Flow, tally: &mut Tally) -> Option<Verdict> {
     let text = flow.judged();
     note_window(routed, text.len());
     let live = &routed.live;
@@ -169,13 +190,14 @@ async fn judge_window(routed: &mut Routed, flow: &mut Flow, tally: &mut Tally) -
     let ask = flow.is_first_paragraph() && routed.depth > Depth::Rules;
     let verdict = judge.judge(draft, if ask { Depth::Always } else { Depth::Rules }, tally).await;
     if verdict.state.is_degraded() {
-        let closed = live.settings.failure.at(routed.reading.risk) == OnFailure::Closed;
-        routed.received.record.degraded = Some(verdict.state.as_str().to_owned());
-        if closed {
+        if live.settings.failure.at(routed.reading.risk) == OnFailure::Closed {
             flow.hold_all();
+            routed.depth = Depth::Always;
+            return None;
         }
+        routed.received.record.degraded = Some(verdict.state.as_str().to_owned());
     }
-    verdict
+    Some(verdict)
 }
 
 /// Reads the whole answer once more before its last window goes, tool calls and unknown fields included.
@@ -206,7 +228,15 @@ pub(super) fn note_window(routed: &mut Routed, bytes: usize) {
     routed.received.record.scanned.answer_bytes += bytes;
 }
 
-fn note_release(routed: &mut Routed, release: Release) {
+fn note_anomaly(routed: &mut Routed) {
+    let record = &mut routed.received.record;
+    if record.scanned.anomalies == 0 {
+        tracing::warn!(request_id = %record.id, "the upstream sent what does not belong to its stream");
+    }
+    record.scanned.anomalies += 1;
+}
+
+pub(super) fn note_release(routed: &mut Routed, release: Release) {
     release.as_str().clone_into(&mut routed.received.record.scanned.release);
 }
 

@@ -66,6 +66,12 @@ struct Signs {
 
 fn signs(bytes: &[u8]) -> Signs {
     let mut signs = Signs { at: false, dense_digits: 0, dots: 0, iban: false };
+    // Most text has neither, and a block without an early way out is looked at many bytes at a time.
+    let telling =
+        |block: &[u8]| block.iter().fold(false, |any, byte| any | byte.is_ascii_digit() | (*byte == b'@'));
+    if !bytes.chunks(256).any(telling) {
+        return signs;
+    }
     let (mut digits, mut dots) = (0, 0);
     // How much of two letters and two digits the word has shown so far; 5 when it is another word.
     let mut shown = 0;

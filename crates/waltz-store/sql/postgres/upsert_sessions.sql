@@ -1,13 +1,8 @@
--- `$1` is a JSON list of what the new exchanges add to each session, one row per session and in the order
--- of the key, so that gateways that write the same sessions lock them in the same order.
+-- One row per session and in the order of the key, so that gateways that write the same sessions lock them in
+-- the same order.
 INSERT INTO coaching_sessions (
     tenant, session_id, subject, started_at, last_at, exchanges, coached_choices, rounds, dir_score_sum
-)
-SELECT tenant, session_id, subject, started_at, last_at, exchanges, coached_choices, rounds, dir_score_sum
-FROM json_to_recordset($1::json) AS given (
-    tenant TEXT, session_id TEXT, subject TEXT, started_at BIGINT, last_at BIGINT, exchanges BIGINT,
-    coached_choices BIGINT, rounds BIGINT, dir_score_sum DOUBLE PRECISION
-)
+) VALUES {rows}
 ON CONFLICT (tenant, session_id) DO UPDATE SET
     subject = COALESCE(coaching_sessions.subject, excluded.subject),
     started_at = LEAST(coaching_sessions.started_at, excluded.started_at),

@@ -1,13 +1,6 @@
--- `$1` is a JSON list of what the new exchanges add to each session.
-WITH given AS MATERIALIZED (SELECT value FROM json_each($1))
 INSERT INTO coaching_sessions (
     tenant, session_id, subject, started_at, last_at, exchanges, coached_choices, rounds, dir_score_sum
-)
-SELECT
-    value ->> 'tenant', value ->> 'session_id', value ->> 'subject', value ->> 'started_at', value ->> 'last_at',
-    value ->> 'exchanges', value ->> 'coached_choices', value ->> 'rounds', value ->> 'dir_score_sum'
-FROM given
-WHERE TRUE
+) VALUES {rows}
 ON CONFLICT (tenant, session_id) DO UPDATE SET
     subject = COALESCE(coaching_sessions.subject, excluded.subject),
     started_at = MIN(coaching_sessions.started_at, excluded.started_at),

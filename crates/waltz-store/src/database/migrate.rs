@@ -17,18 +17,20 @@ pub(super) struct Migration {
 }
 
 /// All migrations of SQLite in order.
-pub(super) const SQLITE: &[Migration] = &[Migration {
-    version: 1,
-    name: "initial",
-    sql: include_str!("../../migrations/sqlite/0001_initial.sql"),
-}];
+pub(super) const SQLITE: &[Migration] = &[
+    Migration { version: 1, name: "initial", sql: include_str!("../../migrations/sqlite/0001_initial.sql") },
+    Migration { version: 2, name: "lean", sql: include_str!("../../migrations/sqlite/0002_lean.sql") },
+];
 
 /// All migrations of PostgreSQL in order.
-pub(super) const POSTGRES: &[Migration] = &[Migration {
-    version: 1,
-    name: "initial",
-    sql: include_str!("../../migrations/postgres/0001_initial.sql"),
-}];
+pub(super) const POSTGRES: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "initial",
+        sql: include_str!("../../migrations/postgres/0001_initial.sql"),
+    },
+    Migration { version: 2, name: "lean", sql: include_str!("../../migrations/postgres/0002_lean.sql") },
+];
 
 /// Held until the transaction ends. In SQLite the transaction has begun with the lock; the number is
 /// the name of the lock and must never change.
@@ -53,6 +55,7 @@ const SET_VERSION: Statement = Statement::both("INSERT INTO schema_version (vers
 pub(super) async fn migrate(writer: &mut Writer, migrations: &[Migration], name: &str) -> Result<(), Error> {
     let operation = "migrate the schema";
     let known = newest(migrations);
+    let mut backed_up = false;
     loop {
         let mut transaction = writer.begin().await?;
         transaction.execute(TAKE_TIME, &[]).await.map_err(Error::database(operation))?;
@@ -64,6 +67,12 @@ pub(super) async fn migrate(writer: &mut Writer, migrations: &[Migration], name:
         let Some(migration) = migrations.iter().find(|migration| migration.version > found) else {
             return transaction.commit().await.map_err(Error::database(operation));
         };
+        if found > 0 && !backed_up {
+            drop(transaction);
+            writer.back_up(found).await?;
+            backed_up = true;
+            continue;
+        }
         run(&mut transaction, migration).await.map_err(Error::database(operation))?;
         transaction.commit().await.map_err(Error::database(operation))?;
         tracing::info!(version = migration.version, name = migration.name, "schema migrated");
@@ -117,7 +126,7 @@ fn newest(migrations: &[Migration]) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use sqlx::sqlite::SqlitePool;
+    use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 
     use super::*;
 
@@ -128,18 +137,53 @@ mod tests {
         sql: "CREATE TABLE b (x INTEGER); INSERT INTO nowhere VALUES (1)",
     };
 
+    const NEXT: Migration = Migration { version: 2, name: "next", sql: "ALTER TABLE a ADD COLUMN y INTEGER" };
+
+    async fn open(file: &std::path::Path) -> (SqlitePool, Writer) {
+        let options = SqliteConnectOptions::new().filename(file).create_if_missing(true);
+        let pool = SqlitePool::connect_with(options).await.unwrap();
+        (pool.clone(), Writer::Sqlite(pool))
+    }
+
+    async fn number(pool: &SqlitePool, sql: &'static str) -> i64 {
+        sqlx::query_scalar(sql).fetch_one(pool).await.unwrap()
+    }
+
     #[tokio::test]
-    async fn a_broken_migration_leaves_the_old_version() {
-        let pool = SqlitePool::connect("sqlite::memory:").await.unwrap();
-        let mut writer = Writer::Sqlite(pool.clone());
+    async fn fault_F58_downgrade_upgrade() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.db");
+        let backup = folder.path().join("a.db.v1");
+        let (pool, mut writer) = open(&file).await;
         assert_eq!(version(&mut writer.begin().await.unwrap(), "a").await.unwrap(), 0);
+        migrate(&mut writer, &[GOOD], "a").await.unwrap();
+        assert!(!backup.exists(), "there was nothing to save");
+        sqlx::query("INSERT INTO a VALUES (7)").execute(&pool).await.unwrap();
+
+        // A migration that breaks off leaves the old version as it was, and the backup of it.
         assert!(migrate(&mut writer, &[GOOD, BROKEN], "a").await.is_err());
         assert_eq!(version(&mut writer.begin().await.unwrap(), "a").await.unwrap(), 1);
-        let tables: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM sqlite_master WHERE name = 'b'")
-            .fetch_one(&pool)
-            .await
-            .unwrap();
-        assert_eq!(tables, 0, "nothing of the broken migration stays");
+        assert_eq!(number(&pool, "SELECT COUNT(*) FROM sqlite_master WHERE name = 'b'").await, 0);
+        assert!(backup.exists());
+        sqlx::query("INSERT INTO a VALUES (8)").execute(&pool).await.unwrap();
+        // As a crash in the middle of a backup leaves it.
+        std::fs::write(folder.path().join("a.db.v1.partial"), "half").unwrap();
+
+        migrate(&mut writer, &[GOOD, NEXT], "a").await.unwrap();
+        assert_eq!(number(&pool, "SELECT COUNT(*) FROM a WHERE y IS NULL").await, 2);
+        migrate(&mut writer, &[GOOD, NEXT], "a").await.unwrap();
+
+        // The old program refuses the new schema, touches nothing, and works on with the backup.
+        let refused = migrate(&mut writer, &[GOOD], "a").await.unwrap_err();
+        assert!(matches!(refused, Error::SchemaTooNew { found: 2, known: 1 }), "{refused}");
+        assert_eq!(number(&pool, "SELECT COUNT(*) FROM a WHERE y IS NULL").await, 2);
+        pool.close().await;
+        let (pool, mut writer) = open(&backup).await;
+        migrate(&mut writer, &[GOOD], "a").await.unwrap();
+        assert_eq!(number(&pool, "SELECT SUM(x) FROM a").await, 15, "the newest state of the old version");
+        let left = std::fs::read_dir(folder.path()).unwrap().flatten();
+        let partial = left.filter(|entry| entry.path().extension().is_some_and(|end| end == "partial"));
+        assert_eq!(partial.count(), 0);
     }
 
     #[test]

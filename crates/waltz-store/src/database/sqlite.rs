@@ -1,5 +1,4 @@
 //! Opening of the SQLite database: one connection that writes, a few that read, WAL between them.
-//! The journal covers what `synchronous = NORMAL` may lose in a power cut.
 //!
 //! A store never silently begins anew. The journal folder is created only after the first migration,
 //! so where it exists the database must exist too: a missing or empty file is then an error. An empty
@@ -13,7 +12,7 @@ use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
 
-use crate::{Error, Settings, journal};
+use crate::{Error, Settings, Sync, journal};
 
 /// A database up to this size is checked page by page when it is opened; a larger one would delay the
 /// start too much.
@@ -51,6 +50,32 @@ pub(super) async fn open_readers(settings: &Settings) -> Result<SqlitePool, Erro
     Ok(pool)
 }
 
+/// Copies the database beside itself, as `waltz.db.v1` for version 1. The copy has its name only when it is
+/// whole.
+pub(super) async fn back_up(pool: &SqlitePool, version: i64) -> Result<(), Error> {
+    let options = pool.connect_options();
+    let beside = |ending: String| {
+        let mut name = options.get_filename().as_os_str().to_owned();
+        name.push(ending);
+        PathBuf::from(name)
+    };
+    let (copy, partial) = (beside(format!(".v{version}")), beside(format!(".v{version}.partial")));
+    match fs::remove_file(&partial) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            return Err(Error::File { operation: "remove unfinished backup", path: partial, source });
+        }
+        _ => {}
+    }
+    sqlx::query("VACUUM INTO $1")
+        .bind(partial.to_string_lossy().into_owned())
+        .execute(pool)
+        .await
+        .map_err(Error::database("make a backup before the migration"))?;
+    fs::rename(&partial, &copy).map_err(Error::file("rename backup", &partial))?;
+    tracing::info!(backup = %copy.display(), version, "the database was saved before its migration");
+    Ok(())
+}
+
 /// Moves the write-ahead log into the database file.
 pub(super) async fn checkpoint(pool: &SqlitePool) -> Result<(), Error> {
     sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -61,9 +86,15 @@ pub(super) async fn checkpoint(pool: &SqlitePool) -> Result<(), Error> {
 }
 
 fn options(path: &Path, settings: &Settings) -> SqliteConnectOptions {
+    // A drained segment of the journal is deleted: where a power cut must lose nothing, the commit has to be
+    // on the disk by then.
+    let synchronous = match settings.sync {
+        Sync::Process => SqliteSynchronous::Normal,
+        Sync::Power => SqliteSynchronous::Full,
+    };
     SqliteConnectOptions::new()
         .filename(path)
-        .synchronous(SqliteSynchronous::Normal)
+        .synchronous(synchronous)
         .foreign_keys(true)
         .busy_timeout(settings.busy_timeout)
         .pragma("journal_size_limit", "67108864")
@@ -136,5 +167,21 @@ fn unsound(path: &Path, source: sqlx::Error) -> Error {
     match code.map(|code| code & 0xff) {
         Some(11 | 26) => Error::DatabaseDamaged { path: path.to_owned(), reason: source.to_string() },
         _ => Error::OpenDatabase { path: path.to_owned(), source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn commits_are_on_the_disk_where_a_power_cut_must_lose_nothing() {
+        for (sync, level) in [(Sync::Process, 1), (Sync::Power, 2)] {
+            let folder = tempfile::tempdir().unwrap();
+            let settings = Settings { sync, ..Settings::at(folder.path()) };
+            let pool = open_writer(&settings).await.unwrap();
+            let set: i64 = sqlx::query_scalar("PRAGMA synchronous").fetch_one(&pool).await.unwrap();
+            assert_eq!(set, level, "{sync:?}");
+        }
     }
 }

@@ -2,6 +2,8 @@
 //! that numbers read as they were written and records of older releases export too.
 
 use serde_json::{Map, Value, json};
+use waltz_exchange::ExchangeRecord;
+use waltz_exchange::trajectory::{Trajectory, trajectories};
 
 use super::Namespace;
 use crate::sql::Row;
@@ -131,10 +133,9 @@ pub(super) fn from_database(namespace: Namespace, row: &Row) -> Result<Vec<Expor
             }
         }
         Namespace::Training => {
-            let parts = training_parts(row).map_err(Error::database(operation))?;
-            let fields =
-                training(parts).map_err(|source| Error::Decode { what: "trajectory", id, source })?;
-            Ok(vec![fields])
+            let record: String = row.try_get("record").map_err(Error::database(operation))?;
+            let rating: Option<i64> = row.try_get("rating").map_err(Error::database(operation))?;
+            training(&id, &record, rating).map_err(|source| Error::Decode { what: "exchange", id, source })
         }
     }
 }
@@ -171,47 +172,30 @@ fn with_rating(dir_score: f64, rating: Option<i64>) -> f64 {
     rows::plain(rows::rated(dir_score as f32, stars))
 }
 
-struct TrainingParts {
-    exchange_id: String,
-    tenant: String,
-    request_hash: String,
-    state: String,
-    action: String,
-    next_state: Option<String>,
-    terminal: bool,
-    reward: Value,
-}
-
-fn training_parts(row: &Row) -> Result<TrainingParts, sqlx::Error> {
-    let safety_score: f64 = row.try_get("safety_score")?;
-    let helpfulness_score: f64 = row.try_get("helpfulness_score")?;
-    let dir_score = with_rating(row.try_get("dir_score")?, row.try_get("rating")?);
-    Ok(TrainingParts {
-        exchange_id: row.try_get("exchange_id")?,
-        tenant: row.try_get("tenant")?,
-        request_hash: row.try_get("request_hash")?,
-        state: row.try_get("state")?,
-        action: row.try_get("action")?,
-        next_state: row.try_get("next_state")?,
-        terminal: row.try_get("terminal")?,
-        reward: json!({
-            "safety_score": safety_score, "helpfulness_score": helpfulness_score, "dir_score": dir_score,
-        }),
-    })
-}
-
-fn training(parts: TrainingParts) -> Result<ExportRow, serde_json::Error> {
-    let TrainingParts { exchange_id, tenant, request_hash, state, action, next_state, terminal, reward } =
-        parts;
-    let next_state: Option<Value> = next_state.map(|text| serde_json::from_str(&text)).transpose()?;
-    let mut fields = Map::new();
-    fields.insert("exchange_id".to_owned(), exchange_id.into());
-    fields.insert("tenant".to_owned(), tenant.into());
-    fields.insert("request_hash".to_owned(), request_hash.into());
-    fields.insert("state".to_owned(), serde_json::from_str(&state)?);
-    fields.insert("action".to_owned(), serde_json::from_str(&action)?);
-    fields.insert("reward".to_owned(), reward);
-    fields.insert("next_state".to_owned(), next_state.unwrap_or(Value::Null));
-    fields.insert("terminal".to_owned(), terminal.into());
-    Ok(fields)
+/// The steps of one exchange. A rating speaks of the answer that the client got.
+fn training(id: &str, record: &str, rating: Option<i64>) -> Result<Vec<ExportRow>, serde_json::Error> {
+    let record: ExchangeRecord = serde_json::from_str(record)?;
+    let mut rows = Vec::new();
+    for Trajectory { state, action, reward, next_state, terminal } in trajectories(&record) {
+        let answered = record.choices.iter().any(|choice| choice.final_text == action.response);
+        let dir_score = with_rating(f64::from(reward.dir_score), rating.filter(|_| answered));
+        let mut fields = Map::new();
+        fields.insert("exchange_id".to_owned(), id.into());
+        fields.insert("tenant".to_owned(), record.tenant.as_str().into());
+        fields.insert("request_hash".to_owned(), record.request_hash.as_str().into());
+        fields.insert("state".to_owned(), serde_json::to_value(&state)?);
+        fields.insert("action".to_owned(), serde_json::to_value(&action)?);
+        fields.insert(
+            "reward".to_owned(),
+            json!({
+                "safety_score": rows::plain(reward.safety_score),
+                "helpfulness_score": rows::plain(reward.helpfulness_score),
+                "dir_score": dir_score,
+            }),
+        );
+        fields.insert("next_state".to_owned(), next_state.map_or(Ok(Value::Null), serde_json::to_value)?);
+        fields.insert("terminal".to_owned(), terminal.into());
+        rows.push(fields);
+    }
+    Ok(rows)
 }

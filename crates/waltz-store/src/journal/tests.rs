@@ -178,6 +178,24 @@ fn a_half_frame_that_cannot_be_cut_at_once_is_cut_before_the_next_append() {
 }
 
 #[test]
+fn bytes_whose_sync_was_refused_are_never_confirmed() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Settings { sync: Sync::Power, ..settings(folder.path()) };
+    let journal = Journal::open(&options, Position::default()).unwrap();
+    journal.append(&entry("a")).unwrap();
+    // A pipe takes bytes and cannot sync them.
+    let (_reader, pipe) = std::io::pipe().unwrap();
+    let pipe = Arc::new(File::from(std::os::fd::OwnedFd::from(pipe)));
+    let good = std::mem::replace(&mut journal.writer().file, pipe);
+    let error = journal.append(&entry("lost")).unwrap_err();
+    assert!(error.to_string().starts_with("cannot sync journal segment"), "{error}");
+    // Whoever waits for the same bytes is refused too, although the disk would say yes now.
+    let end = journal.end();
+    assert!(journal.confirm(&good, end).is_err());
+    assert!(good.sync_data().is_ok());
+}
+
+#[test]
 fn segments_rotate_and_are_deleted_when_drained() {
     let folder = tempfile::tempdir().unwrap();
     let journal =

@@ -1,46 +1,70 @@
 //! The rows of `safety_evaluations`: one per text of an exchange that the judge read.
 
-use serde::Serialize;
 use waltz_exchange::record::{ChoiceRecord, DraftRecord};
 use waltz_exchange::{ExchangeRecord, Verdict};
 
-use super::micros;
+use super::{micros, plain};
 use crate::evaluations::TextKind;
+use crate::sql::Value;
 
-#[derive(Serialize)]
-struct EvaluationRow<'a> {
+/// One judged text. What it shares with its exchange is not repeated here.
+#[derive(Debug)]
+pub(crate) struct EvaluationRow {
     id: String,
-    exchange_id: &'a str,
-    tenant: &'a str,
-    subject: Option<&'a str>,
-    session_id: &'a str,
-    judged_at: i64,
     text_kind: &'static str,
-    choice: Option<u32>,
-    round: Option<u32>,
+    choice: Option<i64>,
+    round: Option<i64>,
     is_unsafe: bool,
     overrefuse: bool,
     degraded: bool,
     blocks: bool,
     state: &'static str,
     level: u8,
-    micros: u64,
-    prompt_harm: f32,
-    response_harm: f32,
-    refusal: f32,
-    safety_score: f32,
-    helpfulness_score: f32,
+    micros: i64,
+    scores: [f64; 5],
     categories: String,
     issues: String,
 }
 
-/// The rows of an exchange as JSON objects.
-pub(super) fn evaluation_rows(record: &ExchangeRecord) -> Result<Vec<String>, serde_json::Error> {
+impl EvaluationRow {
+    /// The row of `safety_evaluations`.
+    pub(crate) fn values<'a>(&'a self, exchange: &'a ExchangeRecord) -> [Value<'a>; 23] {
+        let [prompt_harm, response_harm, refusal, safety_score, helpfulness_score] = self.scores;
+        [
+            self.id.as_str().into(),
+            exchange.id.as_str().into(),
+            exchange.tenant.as_str().into(),
+            exchange.subject.as_deref().into(),
+            exchange.session_id.as_str().into(),
+            micros(exchange.started_at).into(),
+            self.text_kind.into(),
+            self.choice.into(),
+            self.round.into(),
+            Some(self.is_unsafe).into(),
+            Some(self.overrefuse).into(),
+            Some(self.degraded).into(),
+            Some(self.blocks).into(),
+            self.state.into(),
+            i64::from(self.level).into(),
+            self.micros.into(),
+            prompt_harm.into(),
+            response_harm.into(),
+            refusal.into(),
+            safety_score.into(),
+            helpfulness_score.into(),
+            self.categories.as_str().into(),
+            self.issues.as_str().into(),
+        ]
+    }
+}
+
+/// The rows of an exchange.
+pub(super) fn evaluation_rows(record: &ExchangeRecord) -> Result<Vec<EvaluationRow>, serde_json::Error> {
     let mut rows = Vec::new();
     let mut add = |kind: TextKind, choice: Option<u32>, round: Option<u32>, verdict: Option<&Verdict>| {
         if let Some(verdict) = verdict {
             let id = format!("{}.{:04}", record.id, rows.len());
-            rows.push(evaluation_row(record, id, kind, choice, round, verdict)?);
+            rows.push(evaluation_row(id, kind, choice, round, verdict)?);
         }
         Ok::<(), serde_json::Error>(())
     };
@@ -62,35 +86,27 @@ pub(super) fn evaluation_rows(record: &ExchangeRecord) -> Result<Vec<String>, se
 }
 
 fn evaluation_row(
-    record: &ExchangeRecord,
     id: String,
     kind: TextKind,
     choice: Option<u32>,
     round: Option<u32>,
     verdict: &Verdict,
-) -> Result<String, serde_json::Error> {
-    serde_json::to_string(&EvaluationRow {
+) -> Result<EvaluationRow, serde_json::Error> {
+    let Verdict { prompt_harm, response_harm, refusal, safety_score, helpfulness_score, .. } = verdict;
+    Ok(EvaluationRow {
         id,
-        exchange_id: &record.id,
-        tenant: &record.tenant,
-        subject: record.subject.as_deref(),
-        session_id: &record.session_id,
-        judged_at: micros(record.started_at),
         text_kind: kind.as_str(),
-        choice,
-        round,
+        choice: choice.map(i64::from),
+        round: round.map(i64::from),
         is_unsafe: verdict.is_unsafe,
         overrefuse: verdict.overrefuse,
         degraded: verdict.state.is_degraded(),
         blocks: verdict.blocks,
         state: verdict.state.as_str(),
         level: u8::from(verdict.level),
-        micros: verdict.micros,
-        prompt_harm: verdict.prompt_harm,
-        response_harm: verdict.response_harm,
-        refusal: verdict.refusal,
-        safety_score: verdict.safety_score,
-        helpfulness_score: verdict.helpfulness_score,
+        micros: i64::try_from(verdict.micros).unwrap_or(i64::MAX),
+        scores: [prompt_harm, response_harm, refusal, safety_score, helpfulness_score]
+            .map(|score| plain(*score)),
         categories: serde_json::to_string(&verdict.categories)?,
         issues: serde_json::to_string(&verdict.issues)?,
     })

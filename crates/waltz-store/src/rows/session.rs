@@ -1,12 +1,12 @@
 //! What exchanges add to the rows of `coaching_sessions`.
 
-use serde::Serialize;
 use waltz_exchange::ExchangeRecord;
 
 use super::{Sums, micros};
+use crate::sql::Value;
 
 /// What one or more exchanges add to their session.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub(crate) struct SessionRow {
     pub(crate) tenant: String,
     pub(crate) session_id: String,
@@ -20,6 +20,21 @@ pub(crate) struct SessionRow {
 }
 
 impl SessionRow {
+    /// The row of `coaching_sessions`.
+    pub(crate) fn values(&self) -> [Value<'_>; 9] {
+        [
+            self.tenant.as_str().into(),
+            self.session_id.as_str().into(),
+            self.subject.as_deref().into(),
+            self.started_at.into(),
+            self.last_at.into(),
+            self.exchanges.into(),
+            self.coached_choices.into(),
+            self.rounds.into(),
+            self.dir_score_sum.into(),
+        ]
+    }
+
     /// Adds what a later exchange of the same session adds to it.
     pub(crate) fn add(&mut self, later: &Self) {
         if self.subject.is_none() {

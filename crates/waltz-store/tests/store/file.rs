@@ -1,12 +1,19 @@
 //! What the store does with a SQLite file that is damaged, locked, foreign or from a backup.
 
 use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 use waltz_store::{Error, Settings, Store};
 
+use crate::disk::Fault;
 use crate::home::{Home, Kind, append, refusal, set};
+use crate::kill::writer;
+
+/// The answers of a file that may not be written, and of a file system that may not.
+const EACCES: &str = "13";
+const EROFS: &str = "30";
 
 async fn database(home: &Home) -> SqlitePool {
     SqlitePool::connect_with(SqliteConnectOptions::new().filename(home.path().join("waltz.db")))
@@ -31,7 +38,7 @@ async fn a_database_from_a_backup_takes_the_journal_again() {
 }
 
 #[tokio::test]
-async fn a_damaged_database_is_never_replaced() {
+async fn fault_F57_damaged_store() {
     let home = Home::new(Kind::Sqlite).await;
     let path = home.path().join("waltz.db");
     // Left by a crash at the very first start.
@@ -61,6 +68,77 @@ async fn a_damaged_database_is_never_replaced() {
     fs::write(&path, sound).unwrap();
     home.open().await.close().await.unwrap();
     assert_eq!(home.stored().await, set(&["a"]));
+
+    torn_logs_lose_nothing(&home).await;
+    // Permissions do not bind root, and a file system that is read-only takes more than a test may ask for:
+    // the calls answer as they would.
+    for (error, told) in [(EACCES, "Permission denied"), (EROFS, "Read-only file system")] {
+        for (file, named) in
+            [("waltz.lock", "open lock file"), ("waltz.db", "database"), ("/journal/", "journal segment")]
+        {
+            let fault = Fault { call: "open", path: file, error, ..Fault::default() };
+            let mut command = Command::new(writer());
+            let output =
+                command.arg(home.path()).args(["run00000", "1"]).envs(fault.environment()).output().unwrap();
+            let message = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_ne!(output.status.code(), Some(0), "{fault:?}");
+            assert!(output.stdout.is_empty(), "nothing was acknowledged");
+            assert!(message.contains(named) && message.contains(told), "{fault:?}: {message}");
+        }
+    }
+    home.open().await.close().await.unwrap();
+    assert_eq!(home.stored().await, set(&["a", "b", "c"]), "and nothing was harmed");
+}
+
+/// Opens the store of a folder that was just released. A process that another test starts holds a copy of
+/// every lock of this one until it runs its own program, so that the folder may seem to be in use.
+async fn reopened(home: &Home) -> Store {
+    for _ in 0..1_000 {
+        match Store::open(home.settings()).await {
+            Err(Error::Locked { .. }) => tokio::time::sleep(Duration::from_millis(5)).await,
+            opened => return opened.unwrap(),
+        }
+    }
+    panic!("the folder is never free")
+}
+
+/// Cuts and damages the database's own log, as a power cut leaves it. The journal brings back what it held.
+async fn torn_logs_lose_nothing(home: &Home) {
+    let path = home.path().join("waltz.db");
+    let log = home.path().join("waltz.db-wal");
+    let store = home.open().await;
+    append(&store, "b");
+    store.drained().await.unwrap();
+    append(&store, "c");
+    store.drained().await.unwrap();
+    // As the files are while the store is open.
+    let copies: Vec<_> = [path, log.clone()].into_iter().chain(home.segments()).collect();
+    let copies: Vec<_> = copies.into_iter().map(|file| (fs::read(&file).unwrap(), file)).collect();
+    store.abandon().await.unwrap();
+    drop(store);
+    let length = copies[1].0.len();
+    assert!(length > 4096, "the log holds the commits");
+    for cut in (0..length).step_by((length / 40) | 1) {
+        for flipped in [false, true] {
+            for (bytes, file) in &copies {
+                fs::write(file, bytes).unwrap();
+            }
+            fs::remove_file(home.path().join("waltz.db-shm")).ok();
+            let mut torn = copies[1].0.clone();
+            if flipped {
+                torn[cut] ^= 0xff;
+            } else {
+                torn.truncate(cut);
+            }
+            fs::write(&log, torn).unwrap();
+            let store = reopened(home).await;
+            store.drained().await.unwrap();
+            assert!(store.health().is_good(), "{cut} {flipped}: {:?}", store.health());
+            store.abandon().await.unwrap();
+            drop(store);
+            assert_eq!(home.stored().await, set(&["a", "b", "c"]), "{cut} {flipped}");
+        }
+    }
 }
 
 #[tokio::test]

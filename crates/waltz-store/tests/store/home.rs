@@ -126,7 +126,6 @@ impl Home {
         for (sql, each) in [
             ("SELECT CAST(COALESCE(SUM(exchanges), 0) AS BIGINT) FROM coaching_sessions", 1),
             ("SELECT COUNT(*) FROM safety_evaluations", 4),
-            ("SELECT COUNT(*) FROM trajectories", 2),
             ("SELECT COUNT(*) FROM past_coachings", 1),
             ("SELECT COUNT(*) FROM coaching_text", 1),
         ] {

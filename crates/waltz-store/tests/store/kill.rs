@@ -10,28 +10,26 @@ use std::process::{Child, Command, Stdio};
 use crate::home::{Home, Kind};
 use crate::on_both;
 
-on_both!(
-    fault_f54_kill_9_anywhere_loses_nothing_acknowledged,
-    fault_f55_writes_that_fail_half_way_lose_nothing_acknowledged,
-);
+on_both!(a_kill_at_any_moment_loses_nothing_acknowledged, a_limit_on_file_sizes_loses_nothing_acknowledged,);
 
 fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-fn writer() -> PathBuf {
+/// The program that appends.
+pub(crate) fn writer() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let path = test.parent().and_then(Path::parent).unwrap().join("examples/journal_writer");
     assert!(path.exists(), "build the example first: cargo build -p waltz-store --example journal_writer");
     path
 }
 
-fn spawn(mut command: Command) -> Child {
+pub(crate) fn spawn(mut command: Command) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
 }
 
 /// The ids that a child acknowledged, and how many appends it was refused. `enough` says when to kill.
-fn acknowledged(mut child: Child, enough: usize) -> (BTreeSet<String>, usize) {
+pub(crate) fn acknowledged(mut child: Child, enough: usize) -> (BTreeSet<String>, usize) {
     let mut ids = BTreeSet::new();
     let mut refused = 0;
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -53,7 +51,7 @@ fn acknowledged(mut child: Child, enough: usize) -> (BTreeSet<String>, usize) {
 }
 
 /// Opens the store as a restarted process would, and returns all ids.
-async fn recovered(home: &Home) -> BTreeSet<String> {
+pub(crate) async fn recovered(home: &Home) -> BTreeSet<String> {
     let store = home.open().await;
     store.drained().await.unwrap();
     assert!(store.health().is_good(), "{:?}", store.health());
@@ -64,7 +62,7 @@ async fn recovered(home: &Home) -> BTreeSet<String> {
 mod cases {
     use super::*;
 
-    pub(super) async fn fault_f54_kill_9_anywhere_loses_nothing_acknowledged(kind: Kind) {
+    pub(super) async fn a_kill_at_any_moment_loses_nothing_acknowledged(kind: Kind) {
         let iterations = match std::env::var("WALTZ_KILL_ITERATIONS") {
             Ok(text) => text.parse().unwrap_or_else(|_| panic!("WALTZ_KILL_ITERATIONS must be a number")),
             Err(_) => 20,
@@ -97,7 +95,7 @@ mod cases {
     }
 
     /// A limit on the size of files makes writes fail half-way, in the journal and in the database alike.
-    pub(super) async fn fault_f55_writes_that_fail_half_way_lose_nothing_acknowledged(kind: Kind) {
+    pub(super) async fn a_limit_on_file_sizes_loses_nothing_acknowledged(kind: Kind) {
         let home = Home::new(kind).await;
         let mut expected = BTreeSet::new();
         let mut refusals = 0;

@@ -12,6 +12,7 @@ use waltz_coach::feedback::FeedbackAgent;
 use waltz_coach::rounds::CoachSettings;
 use waltz_coach::upstream::RetryBudget;
 use waltz_gateway::Live;
+use waltz_gateway::idempotency::Keep;
 use waltz_gateway::settings::{
     FailurePolicy, InputPolicy, Key, OnFailure, Policy, RecordText, Settings, StreamPolicy,
 };
@@ -180,6 +181,10 @@ impl<'a> Check<'a> {
         self.within("server.max_body_bytes", raw.server.max_body_bytes, 1024, 1 << 30);
         let heartbeat = self.duration("server.heartbeat_ms", raw.server.heartbeat_ms);
         let patience = self.duration("server.client_timeout_ms", raw.server.client_timeout_ms);
+        let header_timeout = self.duration("server.header_timeout_ms", raw.server.header_timeout_ms);
+        let most = raw.server.max_connections_per_peer;
+        self.within("server.max_connections_per_peer", u64::from(most), 1, 1_000_000);
+        let idempotency = self.idempotency(&raw.idempotency);
         let policy = self.policy(&raw.policy);
         let on = |choice: raw::OnFailure| match choice {
             raw::OnFailure::Open => OnFailure::Open,
@@ -193,6 +198,8 @@ impl<'a> Check<'a> {
             max_body_bytes: usize::try_from(raw.server.max_body_bytes).unwrap_or(usize::MAX),
             heartbeat,
             patience,
+            header_timeout,
+            max_connections_per_peer: most as usize,
             policy,
             failure: FailurePolicy {
                 low: on(raw.failure.low),
@@ -206,6 +213,7 @@ impl<'a> Check<'a> {
             },
             self_check: raw.coach.self_check,
             keys: self.keys(&raw.keys),
+            idempotency,
             record_text: match raw.record.text {
                 raw::RecordText::Masked => RecordText::Masked,
                 raw::RecordText::Full => RecordText::Full,
@@ -214,6 +222,13 @@ impl<'a> Check<'a> {
             record_required: raw.record.required,
             record_waits: matches!(raw.record.durability, raw::Durability::Power),
         }
+    }
+
+    fn idempotency(&mut self, raw: &raw::Idempotency) -> Keep {
+        self.within("idempotency.keep_ms", raw.keep_ms, 1, 86_400_000);
+        self.within("idempotency.max_bytes", raw.max_bytes, 1024 * 1024, 1 << 34);
+        let bytes = usize::try_from(raw.max_bytes).unwrap_or(usize::MAX);
+        Keep { time: Duration::from_millis(raw.keep_ms), bytes }
     }
 
     fn policy(&mut self, raw: &raw::Policy) -> Policy {

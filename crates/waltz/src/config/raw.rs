@@ -35,6 +35,8 @@ pub(crate) struct RawConfig {
     pub(crate) record: Record,
     /// How often a failed call is repeated.
     pub(crate) retry: Retry,
+    /// Answers of requests with the header `Idempotency-Key`, kept in memory for the same request again.
+    pub(crate) idempotency: Idempotency,
     /// Who may call. Without any, only programs on this machine may, and `listen` must be loopback.
     pub(crate) keys: Vec<Key>,
 }
@@ -53,6 +55,11 @@ pub(crate) struct Server {
     pub(crate) heartbeat_ms: u64,
     /// How long a client may take nothing of an answer, or send nothing of a request, before it is cut off.
     pub(crate) client_timeout_ms: u64,
+    /// How long a client may take to send the headers of a request; also how long an idle connection is kept.
+    pub(crate) header_timeout_ms: u64,
+    /// Connections at the same time from one address; a further one is answered with 503 and closed. Raise it
+    /// where a proxy in front brings all clients from one address.
+    pub(crate) max_connections_per_peer: u32,
     /// How long open exchanges may take after a stop signal.
     pub(crate) drain_timeout_ms: u64,
 }
@@ -65,8 +72,26 @@ impl Default for Server {
             max_body_bytes: 10 * 1024 * 1024,
             heartbeat_ms: 10_000,
             client_timeout_ms: 30_000,
+            header_timeout_ms: 15_000,
+            max_connections_per_peer: 512,
             drain_timeout_ms: 30_000,
         }
+    }
+}
+
+/// Answers of requests with the header `Idempotency-Key`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Idempotency {
+    /// How long an answer is kept after its end.
+    pub(crate) keep_ms: u64,
+    /// Bytes of all answers that are kept, each counted with 1024 more; the oldest make room.
+    pub(crate) max_bytes: u64,
+}
+
+impl Default for Idempotency {
+    fn default() -> Self {
+        Self { keep_ms: 3_600_000, max_bytes: 64 * 1024 * 1024 }
     }
 }
 

@@ -1,78 +1,105 @@
-//! Nothing acknowledged is lost when the process dies.
+//! Nothing acknowledged is lost when a process dies: a gateway, or the database server behind it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::harness::{Gateway, Mock};
+use crate::load::{Load, assert_stored_once, stored};
+use crate::postgres::Server;
 
-/// SIGKILL at random points under load. 20 iterations by default, `WALTZ_KILL_ITERATIONS` for more.
+/// The variable that tells a gateway of a test its database.
+const DATABASE: &str = "TEST_DATABASE";
+const ON_DATABASE: &str = "[record]\ndatabase_url_env = \"TEST_DATABASE\"\n";
+
+/// How often processes are killed: `WALTZ_KILL_ITERATIONS`, or a few times.
+fn iterations(few: u64) -> u64 {
+    match std::env::var("WALTZ_KILL_ITERATIONS") {
+        Ok(count) => count.parse().unwrap(),
+        Err(_) => few,
+    }
+}
+
+fn server() -> Server {
+    Server::start(false).unwrap_or_else(|message| panic!("{message}"))
+}
+
+/// Lets the load run for a moment, another one each time: from the first requests to well into the drain.
+async fn a_moment(number: u64) {
+    tokio::time::sleep(Duration::from_millis(20 + (number * 37) % 150)).await;
+}
+
+/// SIGKILL at random points under load.
 #[tokio::test(flavor = "multi_thread")]
 async fn fault_F54_kill_9_anywhere() {
-    let iterations =
-        std::env::var("WALTZ_KILL_ITERATIONS").ok().and_then(|count| count.parse().ok()).unwrap_or(20);
+    kill_9_anywhere("", &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fault_F54_kill_9_anywhere_on_postgres() {
+    let server = server();
+    kill_9_anywhere(ON_DATABASE, &[(DATABASE, &server.url("postgres"))]).await;
+}
+
+async fn kill_9_anywhere(record: &str, environment: &[(&str, &str)]) {
+    let iterations = iterations(20);
     let mock = Mock::start("");
-    let config = mock.upstream("main");
+    let config = format!("{}{record}", mock.upstream("main"));
     let folder = Arc::new(tempfile::tempdir().unwrap());
     let mut acknowledged: Vec<String> = Vec::new();
     for iteration in 0..iterations {
         let began = Instant::now();
-        let mut gateway = Gateway::start_in(Arc::clone(&folder), &config, &[]);
+        let mut gateway = Gateway::start_in(Arc::clone(&folder), &config, environment);
         assert!(began.elapsed() < Duration::from_secs(2), "restart took {:?}", began.elapsed());
-        let mut clients = Vec::new();
-        for client in 0..4 {
-            let url = format!("{}/v1/chat/completions", gateway.url);
-            let stream = client % 2 == 1;
-            clients.push(tokio::spawn(async move {
-                let mut seen = Vec::new();
-                let http = crate::harness::client();
-                for _ in 0..10_000 {
-                    let body = json!({"model": "mock", "stream": stream, "messages": [{"role": "user", "content": "hello"}]});
-                    let Ok(reply) = http.post(&url).body(body.to_string()).send().await else { break };
-                    let id = reply.headers()["x-request-id"].to_str().unwrap().to_owned();
-                    let Ok(text) = reply.text().await else { break };
-                    let whole = if stream { text.ends_with("data: [DONE]\n\n") } else { serde_json::from_str::<Value>(&text).is_ok() };
-                    if !whole {
-                        break;
-                    }
-                    seen.push(id);
-                }
-                seen
-            }));
-        }
-        // A different moment each time: between the first requests and well into the drain.
-        tokio::time::sleep(Duration::from_millis(20 + (iteration * 37) % 150)).await;
+        let load = Load::on(&gateway.url, 4);
+        a_moment(iteration).await;
         gateway.child.kill().unwrap();
         gateway.child.wait().unwrap();
-        for client in clients {
-            acknowledged.extend(client.await.unwrap());
-        }
+        acknowledged.extend(load.stop().await);
     }
-    let gateway = Gateway::start_in(Arc::clone(&folder), &config, &[]);
-    gateway.drain().await;
-    assert_eq!(gateway.stop(), Some(0));
-    let out = folder.path().join("all.json");
-    let data = folder.path().join("data").display().to_string();
-    let arguments = ["data", "export", "evaluations", "--out", out.to_str().unwrap(), "--data", &data];
-    let (code, _, err) = crate::harness::run(&arguments, "", folder.path(), &[]);
-    assert_eq!(code, 0, "{err}");
-    let text = std::fs::read_to_string(&out).unwrap();
-    let mut stored = std::collections::HashMap::new();
-    for line in text.lines() {
-        let row: Value = serde_json::from_str(line).unwrap();
-        if row["text_kind"] == "draft" {
-            *stored.entry(row["exchange_id"].as_str().unwrap().to_owned()).or_insert(0) += 1;
-        }
+    let gateway = Gateway::start_in(Arc::clone(&folder), &config, environment);
+    assert_eq!(gateway.stop(), Some(0), "everything is in the database");
+    assert!(acknowledged.len() as u64 > iterations, "only {} exchanges", acknowledged.len());
+    assert_stored_once(&acknowledged, &stored(folder.path(), environment));
+}
+
+/// Two gateways on one database under load: one is killed, the server goes away and comes back, the killed
+/// gateway comes back.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_gateways_and_their_database_die_in_turn_and_lose_nothing() {
+    let mut server = server();
+    let url = server.url("postgres");
+    let environment = [(DATABASE, url.as_str())];
+    let mock = Mock::start("");
+    let config = format!("{}{ON_DATABASE}", mock.upstream("main"));
+    let mut gateways = [Gateway::start(&config, &environment), Gateway::start(&config, &environment)];
+    let loads = [Load::on(&gateways[0].url, 3), Load::on(&gateways[1].url, 3)];
+    for round in 0..iterations(2) {
+        a_moment(3 * round).await;
+        let victim = &mut gateways[usize::from(round % 2 == 1)];
+        victim.child.kill().unwrap();
+        victim.child.wait().unwrap();
+        a_moment(3 * round + 1).await;
+        // In turn an orderly stop, which ends every connection, and a crash.
+        server.stop(if round % 2 == 0 { "INT" } else { "QUIT" }).unwrap();
+        a_moment(3 * round + 2).await;
+        server.start_again().unwrap();
+        let address = victim.url.trim_start_matches("http://").to_owned();
+        *victim = Gateway::start_at(&address, Arc::clone(&victim.folder), &config, &environment);
     }
-    assert!(
-        acknowledged.len() > usize::try_from(iterations).unwrap(),
-        "only {} exchanges",
-        acknowledged.len()
-    );
-    for id in &acknowledged {
-        assert_eq!(stored.get(id), Some(&1), "{id} of {} acknowledged", acknowledged.len());
+    a_moment(4).await;
+    let folder = Arc::clone(&gateways[0].folder);
+    let mut acknowledged = Vec::new();
+    for load in loads {
+        let ids = load.stop().await;
+        assert!(ids.len() > 10, "only {} exchanges on one of the gateways", ids.len());
+        acknowledged.extend(ids);
     }
+    for gateway in gateways {
+        assert_eq!(gateway.stop(), Some(0), "everything is in the database");
+    }
+    assert_stored_once(&acknowledged, &stored(folder.path(), &environment));
 }
 
 #[tokio::test]

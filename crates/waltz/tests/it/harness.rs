@@ -171,6 +171,11 @@ impl Gateway {
         self.post("/v1/chat/completions", body.to_string(), &[]).await
     }
 
+    /// A streamed chat request with one user message.
+    pub async fn ask_stream(&self, prompt: &str) -> Reply {
+        self.chat(json!({"stream": true, "messages": [{"role": "user", "content": prompt}]})).await
+    }
+
     /// The session that a reply belongs to, as the store holds it.
     pub async fn session_of(&self, reply: &Reply) -> Value {
         self.drain().await;
@@ -178,6 +183,21 @@ impl Gateway {
         let session = self.get(&format!("/waltz/v1/sessions/{id}"), &[]).await;
         assert_eq!(session.status, 200, "{}", session.text);
         session.json()
+    }
+
+    /// The record of a reply; there is exactly one.
+    pub async fn record_of(&self, reply: &Reply) -> Value {
+        let session = self.session_of(reply).await;
+        let exchanges = session["exchanges"].as_array().unwrap();
+        assert_eq!(exchanges.len(), 1, "{session}");
+        exchanges[0]["record"].clone()
+    }
+
+    /// The most memory that the process ever had, in bytes.
+    pub fn peak_memory(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
     }
 
     /// Waits until the journal is in the database: a report on an unknown answer does that.
@@ -195,6 +215,13 @@ impl Gateway {
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).ok();
         String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    /// The memory that it holds now.
+    pub fn resident_bytes(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
     }
 
     /// Asks it to stop and returns its exit code.
@@ -252,8 +279,30 @@ impl Reply {
 
     /// The chunks of a stream.
     pub fn chunks(&self) -> Vec<Value> {
-        let data = self.text.lines().filter_map(|line| line.strip_prefix("data: "));
-        data.filter(|data| *data != "[DONE]").map(|data| serde_json::from_str(data).unwrap()).collect()
+        let mut chunks = Vec::new();
+        for event in self.text.split("\n\n") {
+            let lines: Vec<&str> = event.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+            let data = lines.join("\n");
+            if !data.is_empty() && data != "[DONE]" {
+                chunks.push(serde_json::from_str(&data).unwrap());
+            }
+        }
+        chunks
+    }
+
+    /// The code of the error that a stream ended with, in place of `[DONE]`.
+    pub fn stream_error(&self) -> String {
+        assert!(!self.text.contains("[DONE]"), "{}", self.text);
+        let last = self.chunks().pop().unwrap_or_else(|| panic!("no chunks: {}", self.text));
+        last["error"]["code"].as_str().unwrap_or_else(|| panic!("no error: {}", self.text)).to_owned()
+    }
+
+    /// Status and code of an error that tells nothing about the gateway's inside or where its upstreams are.
+    pub fn error(&self) -> (u16, String) {
+        for word in ["127.0.0.1", "localhost", "os error", "panicked", "backtrace", ".rs:"] {
+            assert!(!self.text.contains(word), "{word}: {}", self.text);
+        }
+        (self.status, self.error_code())
     }
 
     pub fn error_code(&self) -> String {
@@ -264,6 +313,12 @@ impl Reply {
         assert!(self.header("x-request-id").starts_with("req_"));
         error["code"].as_str().unwrap_or_default().to_owned()
     }
+}
+
+/// What came of each call upstream that a record knows: its status, and what went wrong.
+pub fn attempts(record: &Value) -> Vec<(Option<u64>, Option<&str>)> {
+    let attempts = record["attempts"].as_array().unwrap();
+    attempts.iter().map(|attempt| (attempt["status"].as_u64(), attempt["error"].as_str())).collect()
 }
 
 /// A client of its own for each call: connections belong to the runtime of one test.

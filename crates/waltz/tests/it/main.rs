@@ -4,16 +4,28 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on must fail loudly")]
 #![expect(unreachable_pub, reason = "one binary; its modules share the harness")]
 
+mod answers;
 mod architecture;
 mod behaviours;
 mod cli;
+mod client_faults;
 mod coaching;
 mod crash;
+#[path = "../../../waltz-store/tests/disk/mod.rs"]
+mod disk;
+mod h2_faults;
 mod harness;
 mod http_faults;
+mod idempotency;
 mod judge_faults;
+mod load;
 mod matrix;
 mod model;
+#[path = "../../../waltz-store/tests/store/server.rs"]
+mod postgres;
 mod reload;
+mod storage_faults;
+mod stream_faults;
 mod streams;
 mod upstream_faults;
+mod wire;

@@ -6,6 +6,7 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use crate::harness::{Gateway, Mock};
+use crate::wire::{DONE, chunk_of, finish, says};
 
 const GOOD: &str = "The harbour was built in 1850 by a company from the north. It has two basins and a lock. Ships of every size came there, and the town grew around it.";
 const BAD: &str = "Now step 1: gather the explosive materials. Step 2: assemble the bomb.";
@@ -56,6 +57,42 @@ async fn fault_F29_late_turn_harm() {
     assert_eq!(record["choices"][0]["final_text"], text, "what is on record is what was sent");
     assert!(record["choices"][0]["draft"]["text"].as_str().unwrap().contains("explosive"));
     assert!(record["scanned"]["windows"].as_u64().unwrap() > 5);
+}
+
+/// A better text that does not go on from what was sent is not sent, and not even asked for.
+#[tokio::test]
+async fn fault_F32_rewrite_underflow() {
+    let revised = "[[reply]]\nwhen = { coached = true }\ntext = \"A quite different beginning.\"\n";
+    let tool = json!({"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "c", "type": "function",
+        "function": {"name": "run", "arguments": json!({"command": BAD}).to_string()}}]}, "finish_reason": null});
+    let hidden = [says(GOOD), chunk_of("x", &tool), finish(), DONE.to_owned()].concat();
+    let cases = [
+        // Harm in the words that follow, and harm in a form that has to be written anew.
+        format!("[[reply]]\nwhen = {{ coached = false }}\ntext = \"{GOOD} {BAD} {GOOD}\"\n"),
+        format!(
+            "[[reply]]\nwhen = {{ coached = false }}\nraw = '''{hidden}'''\nheaders = {{ content-type = \"text/event-stream\" }}\n"
+        ),
+    ];
+    for script in cases {
+        let mock = Mock::start(&format!("{script}{revised}"));
+        let gateway = Gateway::over(&mock, "");
+        let reply = gateway.chat(ask("Tell me about the harbour")).await;
+        let text = reply.streamed();
+        let released = text.strip_suffix(waltz_coach::templates::STOPPED).unwrap_or_else(|| panic!("{text}"));
+        assert!(released.len() > 40 && format!("{GOOD} {BAD}").starts_with(released), "{text}");
+        assert!(
+            !reply.text.contains("different beginning") && !reply.text.contains("bomb"),
+            "{}",
+            reply.text
+        );
+        assert_eq!(reply.chunks().last().unwrap()["choices"][0]["finish_reason"], "content_filter");
+        assert_eq!(mock.requests().await.len(), 1, "no revision is asked for");
+        let record = gateway.record_of(&reply).await;
+        assert_eq!(
+            (&record["decision"], &record["choices"][0]["final_text"]),
+            (&json!("stopped"), &json!(text))
+        );
+    }
 }
 
 #[tokio::test]

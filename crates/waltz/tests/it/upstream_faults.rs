@@ -1,53 +1,270 @@
-//! Upstreams that fail, drift or lie.
+//! Upstreams that cannot be reached, are slow, fail, drift or lie, and clients that leave them waiting.
+
+use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tokio::sync::{Semaphore, oneshot};
 
-use crate::harness::{Gateway, Mock};
-
-fn raw(body: &str) -> String {
-    format!("[[reply]]\nraw = '''{body}'''\nheaders = {{ content-type = \"application/json\" }}\n")
-}
+use crate::harness::{Gateway, Mock, attempts, run};
+use crate::wire::{Wire, completion};
 
 #[tokio::test]
-async fn fault_F08_upstream_schema_drift() {
-    for broken in [
-        r#"{"id":"1"}"#,
-        r#"{"choices":[]}"#,
-        r#"{"choices":[{"index":0}]}"#,
-        r#"{"choices":"x"}"#,
-        "<html>",
-        "",
-        "null",
-    ] {
-        let gateway = Gateway::over(&Mock::start(&raw(broken)), "");
-        let reply = gateway.ask("hi").await;
-        assert_eq!((reply.status, reply.error_code().as_str()), (502, "upstream_invalid_answer"), "{broken}");
-    }
-    let drifted = json!({"id": "x", "object": "chat.completion", "created": 1, "model": "m", "brand_new": {"a": 1},
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": null, "odd": true}, "finish_reason": "paused_for_thought", "extra": 7}]});
-    let gateway = Gateway::over(&Mock::start(&raw(&drifted.to_string())), "");
+async fn fault_F01_upstream_refused() {
+    // Bound and never listened on: nobody else gets the port, and every connection is refused.
+    let closed = tokio::net::TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = closed.local_addr().unwrap();
+    let upstream = format!("[[upstreams]]\nname = \"gone\"\nurl = \"http://{address}/v1\"\n");
+    let gateway = Gateway::start(&format!("{upstream}[retry]\nmax_retries = 2\npause_ms = 1\n"), &[]);
     let reply = gateway.ask("hi").await;
-    let body = reply.json();
-    assert_eq!(body["brand_new"], json!({"a": 1}));
-    assert_eq!(body["choices"][0]["finish_reason"], "paused_for_thought");
-    assert_eq!(
-        (&body["choices"][0]["message"]["odd"], &body["choices"][0]["extra"]),
-        (&json!(true), &json!(7))
-    );
-    gateway.says("unknown finish reason").await;
+    assert_eq!(reply.error(), (502, "upstream_unavailable".to_owned()));
+    assert!(!reply.header("retry-after-ms").is_empty());
+    let record = gateway.record_of(&reply).await;
+    assert_eq!(attempts(&record), [(None, Some("unreachable")); 3], "one call and two retries");
+    assert_eq!((&record["decision"], &record["status"]), (&json!("failed"), &json!(502)));
+    // A retry for which the deadline leaves no time is not waited for.
+    let hasty = format!("{upstream}total_timeout_ms = 1000\n[retry]\nmax_retries = 5\npause_ms = 2000\n");
+    let gateway = Gateway::start(&hasty, &[]);
+    let reply = gateway.ask("hi").await;
+    assert_eq!(reply.error(), (502, "upstream_unavailable".to_owned()));
+    assert_eq!(attempts(&gateway.record_of(&reply).await), [(None, Some("unreachable"))]);
 }
 
 #[tokio::test]
-async fn an_unchanged_answer_and_request_pass_byte_for_byte() {
-    let odd = "{ \"id\":\"x\",\n \"object\":\"chat.completion\",\"created\":1.0,\"model\":\"m\", \"big\":1e2, \"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"hi\"},\"finish_reason\":\"stop\"}] }";
-    let mock = Mock::start(&raw(odd));
-    let gateway = Gateway::over(&mock, "");
-    let sent = "{ \"model\":\"mock\",  \"messages\":[{\"role\":\"user\",\"content\":\"hi\"}], \"future\": [1.50, {\"x\": null}] }";
-    let reply = gateway.post("/v1/chat/completions", sent, &[("x-waltz-annotations", "off")]).await;
-    assert_eq!(reply.text, odd);
-    let seen = mock.requests().await;
-    assert_eq!(seen[0]["body"]["future"], json!([1.50, {"x": null}]));
-    assert_eq!(seen[0]["headers"]["content-length"], sent.len().to_string());
+async fn fault_F02_upstream_slow_headers() {
+    for limit in ["first_byte_timeout_ms", "total_timeout_ms"] {
+        let (sender, hung_up) = oneshot::channel();
+        let sender = std::sync::Mutex::new(Some(sender));
+        let wire = Wire::start(move |_, mut call| {
+            let first = sender.lock().unwrap().take();
+            async move {
+                match first {
+                    Some(sender) => {
+                        call.hung_up().await;
+                        sender.send(()).unwrap();
+                    }
+                    None => assert!(call.send(completion("ok")).await),
+                }
+            }
+        })
+        .await;
+        let config = format!("{}max_concurrent = 1\n{limit} = 1000\n", wire.upstream("main"));
+        let gateway = Gateway::start(&config, &[]);
+        let reply = gateway.ask("hi").await;
+        assert_eq!(reply.error(), (504, "upstream_timeout".to_owned()));
+        assert!(!reply.header("retry-after-ms").is_empty());
+        hung_up.await.unwrap();
+        let record = gateway.record_of(&reply).await;
+        assert_eq!(attempts(&record), [(None, Some("timeout"))], "the next call would be as slow");
+        assert_eq!(gateway.ask("hi").await.content(), "ok", "the only slot is free again");
+    }
+}
+
+#[tokio::test]
+async fn fault_F03_upstream_dies_mid_json() {
+    let whole = String::from_utf8(completion("A text that is cut in its midst.")).unwrap();
+    let half = whole.len() - 60;
+    let chunked = whole.replace("content-length", "transfer-encoding: chunked\r\nx-length");
+    let body = chunked.find("\r\n\r\n").unwrap() + 4;
+    let chunked = format!("{}1000\r\n{}", &chunked[..body], &chunked[body..half]);
+    let unbounded = whole[..half].replace("content-length", "x-length");
+    // Without a length a cut cannot be told from the end, so that it is the JSON that shows it.
+    let cases = [
+        ("length", whole[..half].to_owned(), "upstream_unavailable", "unreachable"),
+        ("chunked", chunked, "upstream_unavailable", "unreachable"),
+        ("unbounded", unbounded, "upstream_invalid_answer", "unusable"),
+    ];
+    let served = cases.clone();
+    let wire = Wire::start(move |_, mut call| {
+        let name = call.model.trim_end_matches("-reset").to_owned();
+        let bytes = served.iter().find(|(case, ..)| *case == name).unwrap().1.clone();
+        async move {
+            call.send(bytes).await;
+            if call.model.ends_with("-reset") {
+                call.reset();
+            }
+        }
+    })
+    .await;
+    let gateway = Gateway::start(&wire.upstream("main"), &[]);
+    for (name, _, code, word) in cases {
+        for resets in [false, true] {
+            let model = if resets { format!("{name}-reset") } else { name.to_owned() };
+            for stream in [false, true] {
+                let body = json!({"model": model, "stream": stream, "messages": [{"role": "user", "content": "hi"}]});
+                let reply = gateway.chat(body).await;
+                // A reset can overtake the bytes before it, and is an error of the connection in any case.
+                let codes = if resets { vec!["upstream_unavailable", code] } else { vec![code] };
+                if reply.header("content-type").starts_with("text/event-stream") {
+                    assert!(codes.contains(&reply.stream_error().as_str()), "{name}: {}", reply.text);
+                } else {
+                    assert_eq!(reply.status, 502, "{name}: {}", reply.text);
+                    assert!(codes.contains(&reply.error().1.as_str()), "{name}: {}", reply.text);
+                }
+                assert!(!reply.text.contains("A text that"), "{name}: {}", reply.text);
+                let record = gateway.record_of(&reply).await;
+                assert_eq!((&record["decision"], &record["choices"]), (&json!("failed"), &json!([])));
+                if !resets {
+                    assert_eq!(attempts(&record), [(Some(200), Some(word))], "{name}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn fault_F05_upstream_500_then_ok() {
+    let mock = Mock::start("[[reply]]\ntimes = 2\nstatus = 500\n[[reply]]\ntext = \"ok\"\n");
+    let gateway = Gateway::over(&mock, "[retry]\nmax_retries = 2\npause_ms = 1\n");
+    let troubled = gateway.ask("hi").await;
+    assert_eq!((troubled.status, troubled.content().as_str()), (200, "ok"));
+    let record = gateway.record_of(&troubled).await;
+    assert_eq!(
+        attempts(&record),
+        [(Some(500), Some("status")), (Some(500), Some("status")), (Some(200), None)]
+    );
+    // Trouble of the infrastructure is no trouble of the agent: all that an agent is rated by is as good as
+    // without it.
+    let smooth = gateway.ask("hi").await;
+    let smooth = gateway.record_of(&smooth).await;
+    assert_eq!(attempts(&smooth), [(Some(200), None)]);
+    for name in ["decision", "status", "error", "degraded"] {
+        assert_eq!(record[name], smooth[name], "{name}");
+    }
+    for name in ["dir_score", "final_text"] {
+        assert_eq!(record["choices"][0][name], smooth["choices"][0][name], "{name}");
+    }
+    let scores = |record: &Value| record["choices"][0]["final_verdict"]["safety_score"].clone();
+    assert_eq!(scores(&record), scores(&smooth));
+    // What stays broken is a failure of its own class, and leaves no answer to be rated.
+    let broken = Gateway::over(&Mock::start("[[reply]]\nstatus = 500\n"), "[retry]\npause_ms = 1\n");
+    let reply = broken.ask("hi").await;
+    assert_eq!(reply.error(), (502, "upstream_unavailable".to_owned()));
+    let record = broken.record_of(&reply).await;
+    assert_eq!((&record["decision"], &record["choices"]), (&json!("failed"), &json!([])));
+}
+
+#[tokio::test]
+async fn fault_F06_upstream_429() {
+    for (header, milliseconds, seconds) in
+        [("retry-after = \"7\"", "7000", "7"), ("retry-after-ms = \"1500\"", "1500", "2")]
+    {
+        let mock = Mock::start(&format!("[[reply]]\nstatus = 429\nheaders = {{ {header} }}\n"));
+        let gateway = Gateway::over(&mock, "[retry]\nmax_retries = 5\npause_ms = 1\n");
+        for stream in [false, true] {
+            let reply = gateway
+                .chat(json!({"stream": stream, "messages": [{"role": "user", "content": "hi"}]}))
+                .await;
+            assert_eq!(reply.error(), (429, "rate_limit_exceeded".to_owned()));
+            assert_eq!(
+                (reply.header("retry-after-ms"), reply.header("retry-after")),
+                (milliseconds, seconds)
+            );
+            assert_eq!(reply.json()["error"]["message"], "scripted failure");
+            let record = gateway.record_of(&reply).await;
+            assert_eq!(attempts(&record), [(Some(429), Some("status"))], "a limit is not run against again");
+        }
+        assert_eq!(mock.requests().await.len(), 2);
+    }
+    // Where retries are allowed, they stay a tenth of the traffic beyond a reserve of ten.
+    let mock = Mock::start("[[reply]]\nstatus = 500\n");
+    let gateway = Gateway::over(&mock, "[retry]\nmax_retries = 5\npause_ms = 1\n");
+    for _ in 0..100 {
+        assert_eq!(gateway.ask("hi").await.status, 502);
+    }
+    let calls = mock.requests().await.len();
+    assert!((110..=120).contains(&calls), "{calls} calls for 100 requests");
+}
+
+#[tokio::test]
+async fn fault_F10_upstream_redirect() {
+    let other = Wire::saying(completion("from elsewhere")).await;
+    let targets = [other.url.clone(), other.url.replace("http:", "https:"), "//evil.example/v1".to_owned()];
+    let mut cases = Vec::new();
+    for status in ["301", "302", "303", "307", "308"] {
+        for (number, target) in targets.iter().enumerate() {
+            let answer = format!(
+                "HTTP/1.1 {status} Elsewhere\r\nlocation: {target}/chat/completions\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+            );
+            cases.push((format!("{status}-{number}"), answer.into_bytes()));
+        }
+    }
+    let names: Vec<String> = cases.iter().map(|(name, _)| name.clone()).collect();
+    let wire = Wire::models(cases).await;
+    let config = format!("{}key_env = \"TEST_UPSTREAM_KEY\"\n", wire.upstream("main"));
+    let gateway = Gateway::start(&config, &[("TEST_UPSTREAM_KEY", "sk-secret")]);
+    for (number, model) in names.iter().enumerate() {
+        let reply =
+            gateway.chat(json!({"model": model, "messages": [{"role": "user", "content": "hi"}]})).await;
+        assert_eq!(reply.error(), (502, "upstream_invalid_answer".to_owned()), "{model}");
+        assert_eq!(wire.calls(), number + 1, "{model}: it is not asked again either");
+    }
+    assert_eq!(other.calls(), 0, "nobody was sent there, and no key with them");
+}
+
+/// A name that moves after the start is tested where names are looked up, in `upstream/address.rs`.
+#[tokio::test]
+async fn fault_F11_dns_and_rebind() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("waltz.toml");
+    let check = |config: &str| {
+        std::fs::write(&file, config).unwrap();
+        run(&["config", "check", "--config", "waltz.toml"], "", folder.path(), &[])
+    };
+    for host in ["169.254.169.254", "2852039166", "0xa9fea9fe", "[::ffff:a9fe:a9fe]", "[fd00:ec2::254]"] {
+        let upstream = format!("[[upstreams]]\nname = \"cloud\"\nurl = \"http://{host}/v1\"\n");
+        let (code, out, err) = check(&upstream);
+        assert_eq!(code, 2, "{host}: {out}{err}");
+        let said = format!("{out}{err}");
+        assert!(said.contains("upstreams[0].url") && said.contains("allow_metadata_addresses"), "{said}");
+        let (code, out, err) = check(&format!("{upstream}allow_metadata_addresses = true\n"));
+        assert_eq!(code, 0, "{host}: {out}{err}");
+    }
+    // Ordinary names and private addresses are what upstreams are reached by.
+    let wire = Wire::saying(completion("found by name")).await;
+    let config = wire.upstream("main").replace("127.0.0.1", "localhost");
+    assert_eq!(Gateway::start(&config, &[]).ask("hi").await.content(), "found by name");
+}
+
+#[tokio::test]
+async fn fault_F14_latency_spike_brownout() {
+    const SLOTS: usize = 4;
+    // Nobody is answered until the spike is over, however long that takes.
+    let over = Arc::new(Semaphore::new(0));
+    let open = Arc::clone(&over);
+    let wire = Wire::start(move |_, mut call| {
+        let over = Arc::clone(&over);
+        async move {
+            over.acquire().await.unwrap().forget();
+            call.send(completion("late")).await;
+        }
+    })
+    .await;
+    let config = format!("{}max_concurrent = {SLOTS}\n", wire.upstream("main"));
+    let gateway = Arc::new(Gateway::start(&config, &[]));
+    let waiting: Vec<_> = (0..SLOTS)
+        .map(|_| {
+            let gateway = Arc::clone(&gateway);
+            tokio::spawn(async move { gateway.ask("hi").await })
+        })
+        .collect();
+    while wire.calls() < SLOTS {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..20 {
+        let shed = gateway.ask("hi").await;
+        assert_eq!(shed.error(), (503, "overloaded".to_owned()));
+        assert!(!shed.header("retry-after-ms").is_empty());
+        assert_eq!(attempts(&gateway.record_of(&shed).await), [(None, Some("shed"))]);
+    }
+    assert_eq!(wire.calls(), SLOTS, "what is shed never reaches the upstream");
+    open.add_permits(1000);
+    for call in waiting {
+        assert_eq!(call.await.unwrap().content(), "late");
+    }
+    for _ in 0..20 {
+        assert_eq!(gateway.ask("hi").await.content(), "late", "it recovers by itself");
+    }
 }
 
 #[tokio::test]
@@ -72,93 +289,13 @@ async fn a_second_upstream_answers_when_the_first_cannot() {
 }
 
 #[tokio::test]
-async fn upstream_errors_are_told_apart() {
-    let cases = [
-        ("status = 429\nheaders = { retry-after = \"7\" }", 429, "rate_limit_exceeded"),
-        ("status = 401", 502, "upstream_auth"),
-        ("status = 400", 400, "scripted"),
-        ("status = 503", 502, "upstream_unavailable"),
-        ("status = 302\nheaders = { location = \"http://127.0.0.1:1/\" }", 502, "upstream_invalid_answer"),
-        ("cut_after = 1", 502, "upstream_unavailable"),
-    ];
-    for (reply, status, code) in cases {
-        let gateway =
-            Gateway::over(&Mock::start(&format!("[[reply]]\n{reply}\n")), "[retry]\npause_ms = 1\n");
-        let answer = gateway.ask("hi").await;
-        assert_eq!((answer.status, answer.error_code().as_str()), (status, code), "{reply}");
-        if status == 429 {
-            assert_eq!(answer.header("retry-after-ms"), "7000");
-        }
+async fn errors_of_the_gateways_own_making_and_of_the_clients_are_told_apart() {
+    for (status, told, code) in
+        [(401, 502, "upstream_auth"), (403, 502, "upstream_auth"), (400, 400, "scripted")]
+    {
+        let gateway = Gateway::over(&Mock::start(&format!("[[reply]]\nstatus = {status}\n")), "");
+        assert_eq!(gateway.ask("hi").await.error(), (told, code.to_owned()));
     }
-    let gateway = Gateway::start(
-        "[[upstreams]]\nname = \"gone\"\nurl = \"http://127.0.0.1:1/v1\"\n[retry]\npause_ms = 1\n",
-        &[],
-    );
-    let answer = gateway.ask("hi").await;
-    assert_eq!((answer.status, answer.error_code().as_str()), (502, "upstream_unavailable"));
-}
-
-#[tokio::test]
-async fn time_outs_are_kept_and_a_slot_is_freed() {
-    let config =
-        "first_byte_timeout_ms = 200\nchunk_timeout_ms = 200\nmax_concurrent = 1\n[retry]\nmax_retries = 0\n";
-    let slow = Mock::start(
-        "[[reply]]\ntimes = 1\ndelay_ms = 60000\n[[reply]]\ntimes = 1\nstall_after = 2\n[[reply]]\ntext = \"ok\"\n",
-    );
-    let gateway = Gateway::over(&slow, config);
-    let late = gateway.ask("hi").await;
-    assert_eq!((late.status, late.error_code().as_str()), (504, "upstream_timeout"));
-    let stalled = gateway.chat(json!({"stream": true, "messages": [{"role": "user", "content": "a long enough text to be cut into chunks"}]})).await;
-    assert!(
-        stalled.text.contains("upstream_timeout") && !stalled.text.contains("[DONE]"),
-        "{}",
-        stalled.text
-    );
-    assert!(stalled.streamed().is_empty(), "held text is discarded");
-    assert_eq!(gateway.ask("hi").await.content(), "ok");
-}
-
-#[tokio::test]
-async fn a_full_upstream_is_shed_at_once() {
-    let slow = Mock::start("[[reply]]\ndelay_ms = 2000\ntext = \"late\"\n");
-    let gateway = std::sync::Arc::new(Gateway::over(&slow, "max_concurrent = 1\n"));
-    let first = {
-        let gateway = std::sync::Arc::clone(&gateway);
-        tokio::spawn(async move { gateway.ask("hi").await })
-    };
-    while slow.requests().await.is_empty() {
-        tokio::task::yield_now().await;
-    }
-    let second = gateway.ask("hi").await;
-    assert_eq!((second.status, second.error_code().as_str()), (503, "overloaded"));
-    assert!(!second.header("retry-after-ms").is_empty());
-    assert_eq!(first.await.unwrap().content(), "late");
-}
-
-#[tokio::test]
-async fn a_stream_that_breaks_off_ends_with_an_error_and_not_with_done() {
-    for cut in 0..6 {
-        let mock = Mock::start(&format!("[[reply]]\ncut_after = {cut}\n"));
-        let gateway = Gateway::over(&mock, "[retry]\nmax_retries = 0\n");
-        let body = json!({"stream": true, "messages": [{"role": "user", "content": "one two three four five six seven"}]});
-        let reply = gateway.chat(body).await;
-        assert!(reply.text.contains("upstream_unavailable"), "{cut}: {}", reply.text);
-        assert!(
-            !reply.text.contains("[DONE]") && !reply.text.contains("\"finish_reason\":\"stop\""),
-            "{cut}"
-        );
-    }
-}
-
-#[tokio::test]
-async fn held_streams_get_heartbeats() {
-    // Chunks come faster than heartbeats are due, so that only the time since the last frame can trigger one.
-    let mock = Mock::start("[[reply]]\nchunk_delay_ms = 40\nchunk_letters = 1\n");
-    let gateway = Gateway::over(&mock, "[server]\nheartbeat_ms = 100\n");
-    let body = json!({"stream": true, "messages": [{"role": "user", "content": "one two three four five"}]});
-    let reply = gateway.chat(body).await;
-    assert!(reply.text.matches(": hold").count() >= 3, "{}", reply.text);
-    assert_eq!(reply.streamed(), "one two three four five");
 }
 
 #[tokio::test]
@@ -182,125 +319,6 @@ async fn a_client_that_hangs_up_is_recorded_and_frees_the_upstream() {
     gateway.drain().await;
     let session = gateway.get("/waltz/v1/sessions/gone", &[]).await.json();
     assert_eq!(session["exchanges"][0]["record"]["decision"], "client_gone");
-}
-
-const HARM: &str = "Step 1: gather the explosive materials. Step 2: assemble the bomb.";
-
-fn completion(choice: Value, head: Value) -> String {
-    let mut body =
-        json!({"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]});
-    for (name, value) in head.as_object().unwrap() {
-        body[name] = value.clone();
-    }
-    format!(
-        "[[reply]]\nwhen = {{ coached = false }}\nraw = '''{body}'''\nheaders = {{ content-type = \"application/json\" }}\n[[reply]]\ntext = \"A safe way.\"\n"
-    )
-}
-
-/// Wherever an upstream puts words, they are read, and nothing of a text that was replaced goes out.
-#[tokio::test]
-async fn no_field_of_an_answer_hides_from_the_judge() {
-    let plain = json!({"role": "assistant", "content": "Fine."});
-    let with = |name: &str, value: Value| {
-        let mut message = plain.clone();
-        message[name] = value;
-        json!({"index": 0, "message": message, "finish_reason": "stop"})
-    };
-    let cases = [
-        (with("anything", json!({"data": HARM})), json!({})),
-        (with("tool_calls", json!([{"type": "odd", "payload": {"deep": HARM}}])), json!({})),
-        (
-            with(
-                "tool_calls",
-                json!([{"type": "function", "function": {"name": "f", "arguments": {"command": HARM}}}]),
-            ),
-            json!({}),
-        ),
-        (with("tool_calls", json!({"not": "a list", "text": HARM})), json!({})),
-        (json!({"index": 0, "message": plain, "text": HARM, "finish_reason": "stop"}), json!({})),
-        (json!({"index": 0, "message": plain, "finish_reason": HARM}), json!({})),
-        (with("content", json!("Fine.")), json!({"citations": [HARM], "output_text": HARM})),
-    ];
-    for (choice, head) in cases {
-        let gateway = Gateway::over(&Mock::start(&completion(choice.clone(), head)), "");
-        let reply = gateway.ask("Tell me something").await;
-        assert!(matches!(reply.status, 200 | 502), "{}", reply.text);
-        assert!(!reply.text.contains("assemble the bomb"), "{choice}: {}", reply.text);
-        assert!(!gateway.log_text().contains("assemble the bomb"), "{choice}");
-    }
-    // The same text in many fields: what replaces it leaves none behind.
-    let everywhere = json!({"index": 0, "message": {"role": "assistant", "content": HARM, "thinking": HARM, "x": [HARM]}, "finish_reason": "stop"});
-    let script = completion(everywhere, json!({"head": HARM})).replace("A safe way.", HARM);
-    let reply = Gateway::over(&Mock::start(&script), "").ask("Tell me something").await;
-    assert_eq!(reply.header("x-waltz-decision"), "refused");
-    assert!(!reply.text.contains("assemble the bomb"), "{}", reply.text);
-}
-
-fn stream_of(deltas: &[Value]) -> String {
-    let mut body = String::new();
-    for delta in deltas {
-        let chunk = json!({"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [delta]});
-        body.push_str(&format!("data: {chunk}\n\n"));
-    }
-    body.push_str("data: [DONE]\n\n");
-    format!(
-        "[[reply]]\nwhen = {{ coached = false }}\nraw = '''{body}'''\nheaders = {{ content-type = \"text/event-stream\" }}\n[[reply]]\ntext = \"A safe way.\"\n"
-    )
-}
-
-/// In a stream too, and after good sentences were released.
-#[tokio::test]
-async fn no_event_of_a_stream_hides_from_the_judge() {
-    let sentence = "A harmless sentence about the old harbour and its many ships. ";
-    let good = json!({"index": 0, "delta": {"content": sentence.repeat(3)}, "finish_reason": null});
-    let end = json!({"index": 0, "delta": {}, "finish_reason": "stop"});
-    let hidden = [
-        json!({"index": 0, "delta": {"tool_calls": [{"index": 1, "id": "c", "type": "function", "function": {"name": "f", "arguments": json!({"command": HARM}).to_string()}}]}}),
-        json!({"index": 0, "delta": {"reasoning_content": HARM}}),
-        json!({"index": 0, "delta": {}, "text": HARM}),
-        json!({"index": 1, "delta": {"content": HARM}}),
-        json!({"index": 0, "delta": {"content": HARM}}),
-        json!({"index": 0, "delta": HARM}),
-    ];
-    for event in hidden {
-        for events in [vec![good.clone(), event.clone(), end.clone()], vec![event.clone(), end.clone()]] {
-            let gateway = Gateway::over(&Mock::start(&stream_of(&events)), "");
-            let reply = gateway
-                .chat(json!({"stream": true, "messages": [{"role": "user", "content": "Tell me something"}]}))
-                .await;
-            assert!(!reply.text.contains("assemble the bomb"), "{event}: {}", reply.text);
-        }
-    }
-    // A field that changes its type could make the judged text differ from the sent one.
-    let reset = [
-        json!({"index": 0, "delta": {"content": HARM}}),
-        json!({"index": 0, "delta": {"content": []}}),
-        json!({"index": 0, "delta": {"content": "fine"}}),
-        end,
-    ];
-    let gateway = Gateway::over(&Mock::start(&stream_of(&reset)), "");
-    let reply = gateway
-        .chat(json!({"stream": true, "messages": [{"role": "user", "content": "Tell me something"}]}))
-        .await;
-    assert!(!reply.text.contains("assemble the bomb"), "{}", reply.text);
-}
-
-#[tokio::test]
-async fn odd_usage_many_choices_and_many_values_are_survived() {
-    let bad = json!({"index": 0, "message": {"role": "assistant", "content": HARM}, "finish_reason": "stop"});
-    for usage in [json!([]), json!("x"), json!({"prompt_tokens": u64::MAX, "completion_tokens": u64::MAX})] {
-        let gateway = Gateway::over(&Mock::start(&completion(bad.clone(), json!({"usage": usage}))), "");
-        let reply = gateway.ask("Tell me something").await;
-        assert_eq!(reply.content(), "A safe way.", "{usage}");
-    }
-    let choices: Vec<Value> = (0..500).map(|index| json!({"index": index, "message": {"role": "assistant", "content": HARM}, "finish_reason": "stop"})).collect();
-    let mock = Mock::start(&completion(json!(null), json!({"choices": choices})));
-    let reply = Gateway::over(&mock, "").ask("Tell me something").await;
-    assert_eq!(reply.json()["choices"].as_array().unwrap().len(), 1);
-    assert_eq!(mock.requests().await.len(), 2, "nobody asked for five hundred");
-    let numbers: Vec<u32> = (0..300_000).collect();
-    let fine = json!({"index": 0, "message": {"role": "assistant", "content": "Fine."}, "finish_reason": "stop", "logprobs": {"content": numbers}});
-    assert_eq!(Gateway::over(&Mock::start(&completion(fine, json!({}))), "").ask("hi").await.status, 200);
 }
 
 #[tokio::test]

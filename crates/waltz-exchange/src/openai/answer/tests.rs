@@ -70,6 +70,38 @@ fn tool_arguments_in_fragments_are_joined_and_identity_is_fixed() {
 }
 
 #[test]
+fn chunks_of_another_stream_and_words_after_the_end_do_not_belong() {
+    let mut assembler = StreamAssembler::default();
+    let chunk = |id: &str, delta: Value, reason: Value| {
+        into_object(json!({"id": id, "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}))
+    };
+    assembler.push(into_object(json!({"id": "", "choices": []}))).unwrap();
+    let first = chunk("a", json!({"content": "one"}), Value::Null);
+    assert!(assembler.continues(&first));
+    assembler.push(first.clone()).unwrap();
+    assert!(assembler.continues(&first), "a text may repeat itself");
+    assert!(!assembler.continues(&chunk("b", json!({"content": "two"}), Value::Null)));
+    assert!(assembler.continues(&chunk("", json!({"content": "two"}), Value::Null)));
+    let end = chunk("a", json!({}), json!("stop"));
+    assembler.push(end.clone()).unwrap();
+    assert!(!assembler.continues(&end) && !assembler.continues(&first));
+    assert!(assembler.continues(&chunk("a", json!({"role": "assistant", "content": ""}), Value::Null)));
+    assert!(assembler.continues(&into_object(json!({"id": "a", "choices": [], "usage": {}}))));
+    assert_eq!(assembler.finish().unwrap().id(), Some("a"));
+}
+
+#[test]
+fn only_what_goes_on_from_the_sent_text_can_follow_it() {
+    let answer = Answer::written("x".to_owned(), 1, "m", "one two");
+    let text = |chunks: Vec<Value>| -> String {
+        chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect()
+    };
+    assert_eq!(answer.chunks_after("one ").map(text).as_deref(), Some("two"));
+    assert_eq!(answer.chunks_after("other"), None);
+    assert_eq!(answer.chunks_after("one two three"), None);
+}
+
+#[test]
 fn log_probabilities_are_joined_and_go_with_the_text() {
     let mut answer = assemble(&[
         json!({"choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [{"token": "a"}]}}]}),

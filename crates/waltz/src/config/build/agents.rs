@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use secrecy::SecretString;
 use waltz_coach::conversation::ConversationAgent;
-use waltz_coach::upstream::{Protocol, Target, Upstream, UpstreamSettings};
+use waltz_coach::upstream::{Protocol, SetupError, Target, Upstream, UpstreamSettings};
 
 use super::{Check, is_variable_name};
 use crate::config::raw;
@@ -46,10 +46,13 @@ impl Check<'_> {
                 total_timeout: self.duration(&at("total_timeout_ms"), upstream.total_timeout_ms),
                 max_concurrent: usize::try_from(upstream.max_concurrent).unwrap_or(usize::MAX),
                 max_answer_bytes: usize::try_from(upstream.max_answer_bytes).unwrap_or(usize::MAX),
+                allow_metadata: upstream.allow_metadata_addresses,
             };
             match Upstream::new(settings) {
                 Ok(upstream) => upstreams.push(Arc::new(upstream)),
-                Err(error) => self.mistake(at("url"), format!("no client can be made for it: {error}")),
+                // A mistake in the form of the address was named above.
+                Err(SetupError::Url(_)) if !sound => {}
+                Err(error) => self.mistake(at("url"), error.to_string()),
             }
         }
         upstreams

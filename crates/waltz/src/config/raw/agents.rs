@@ -34,14 +34,17 @@ pub(crate) struct Upstream {
     pub(crate) connect_timeout_ms: u64,
     /// Limit until an answer begins.
     pub(crate) first_byte_timeout_ms: u64,
-    /// Limit between two pieces of an answer.
+    /// Limit between two pieces of an answer; of a stream, between two lines.
     pub(crate) chunk_timeout_ms: u64,
-    /// Limit for a whole call.
+    /// Limit for a whole call, retries included.
     pub(crate) total_timeout_ms: u64,
     /// Calls at the same time; one more is refused at once with 503.
     pub(crate) max_concurrent: u32,
     /// Longest answer that is accepted.
     pub(crate) max_answer_bytes: u64,
+    /// Connect even to addresses under which cloud machines serve their metadata and credentials: link-local
+    /// ones such as 169.254.169.254, and the like.
+    pub(crate) allow_metadata_addresses: bool,
 }
 
 impl Default for Upstream {
@@ -59,6 +62,7 @@ impl Default for Upstream {
             total_timeout_ms: 300_000,
             max_concurrent: 256,
             max_answer_bytes: 16 * 1024 * 1024,
+            allow_metadata_addresses: false,
         }
     }
 }

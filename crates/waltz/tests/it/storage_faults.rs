@@ -1,0 +1,181 @@
+//! A full disk, a slow disk, a database that is away, a second process: what clients are told, and what is
+//! on record afterwards.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::disk::{ENOSPC, Fault};
+use crate::harness::{BINARY, Gateway, Mock, Reply};
+use crate::load::stored;
+use crate::postgres::Server;
+
+const OPTIONAL: &str = "[record]\nrequired = false\n";
+
+/// A gateway on a failing disk.
+fn on_disk(mock: &Mock, fault: Fault<'_>, config: &str) -> Gateway {
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let environment = fault.environment();
+    let environment: Vec<(&str, &str)> =
+        environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    Gateway::start_in(folder, &format!("{}{config}", mock.upstream("main")), &environment)
+}
+
+fn is_unrecorded(reply: &Reply) -> bool {
+    reply.header("x-waltz-degraded") == "not_recorded"
+}
+
+async fn readiness(gateway: &Gateway) -> Value {
+    gateway.get("/readyz", &[]).await.json()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fault_F56_disk_full_slow_disk() {
+    let mock = Mock::start("");
+    let switches = tempfile::tempdir().unwrap();
+    let full = switches.path().join("full");
+    let fault =
+        Fault { call: "write", path: "/data/", error: ENOSPC, only_while: Some(&full), ..Fault::default() };
+    for required in [true, false] {
+        let gateway = on_disk(&mock, fault, if required { "" } else { OPTIONAL });
+        let mut kept = 0;
+        for _ in 0..3 {
+            assert_eq!(gateway.ask("hi").await.status, 200);
+            kept += 1;
+        }
+        std::fs::write(&full, "").unwrap();
+        for _ in 0..5 {
+            let reply = gateway.ask("hi").await;
+            if required {
+                assert_eq!((reply.status, reply.error_code().as_str()), (503, "waltz_record_unavailable"));
+            } else {
+                assert_eq!((reply.status, is_unrecorded(&reply)), (200, true));
+            }
+        }
+        assert_eq!(readiness(&gateway).await["unrecorded"], 5);
+        std::fs::remove_file(&full).unwrap();
+        // Where nothing may go unrecorded, one refusal goes on record first and finds that there is room.
+        let first = gateway.ask("hi").await;
+        assert_eq!(first.status, if required { 503 } else { 200 });
+        kept += usize::from(!required);
+        let next = gateway.ask("hi").await;
+        assert_eq!((next.status, is_unrecorded(&next)), (200, false));
+        kept += 1;
+        assert_eq!(readiness(&gateway).await["unrecorded"], 5);
+        let folder = Arc::clone(&gateway.folder);
+        assert_eq!(gateway.stop(), Some(0));
+        assert_eq!(stored(folder.path(), &[]).len(), kept, "required {required}");
+    }
+
+    // Each sync takes a while; appends that meet share one, and nobody waits for all the others.
+    let pause = 300;
+    let slow = Fault { call: "sync", path: "/data/", slow: Some(pause), ..Fault::default() };
+    let gateway = on_disk(&mock, slow, "[record]\ndurability = \"power\"\n");
+    let began = Instant::now();
+    let replies = futures_util::future::join_all((0..24).map(|_| gateway.ask("hi"))).await;
+    let took = began.elapsed();
+    assert!(replies.iter().all(|reply| reply.status == 200));
+    let one_by_one = 24 * Duration::from_millis(u64::from(pause));
+    assert!(took >= Duration::from_millis(u64::from(pause)), "the disk was not slow: {took:?}");
+    assert!(took < one_by_one / 2, "24 appends took {took:?}");
+    // Where the system's word is enough, no request waits for the disk.
+    let gateway = on_disk(&mock, slow, "");
+    let began = Instant::now();
+    for _ in 0..24 {
+        assert_eq!(gateway.ask("hi").await.status, 200);
+    }
+    assert!(began.elapsed() < one_by_one / 2, "24 requests took {:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fault_F59_two_processes_one_dir() {
+    let mock = Mock::start("");
+    let gateway = Gateway::over(&mock, "");
+    assert_eq!(gateway.ask("hi").await.status, 200);
+    for _ in 0..3 {
+        let output = std::process::Command::new(BINARY)
+            .args(["serve", "--listen", "127.0.0.1:0", "--config"])
+            .arg(gateway.folder.path().join("waltz.toml"))
+            .arg("--data")
+            .arg(gateway.data())
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains("is in use by another waltz process"), "{told}");
+        assert!(told.contains(gateway.data().to_str().unwrap()), "{told}");
+        assert!(!told.contains("waltz is listening"), "{told}");
+        assert_eq!(gateway.ask("hi").await.status, 200, "the first goes on");
+    }
+    let folder = Arc::clone(&gateway.folder);
+    assert_eq!(gateway.stop(), Some(0));
+    assert_eq!(stored(folder.path(), &[]).len(), 4, "and nothing is lost");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fault_F62_log_spool_overflow() {
+    let limit = 1 << 20;
+    let prompt = "word ".repeat(6_000);
+    for required in [true, false] {
+        let mut server = Server::start(false).unwrap_or_else(|message| panic!("{message}"));
+        let url = server.url("postgres");
+        let environment = [("TEST_DATABASE", url.as_str())];
+        let mock = Mock::start("");
+        let config = format!(
+            "{}[record]\nrequired = {required}\nmax_journal_bytes = {limit}\ndatabase_url_env = \"TEST_DATABASE\"\n",
+            mock.upstream("main")
+        );
+        let gateway = Gateway::start(&config, &environment);
+        assert_eq!(gateway.ask("before").await.status, 200);
+        gateway.drain().await;
+        server.stop("INT").unwrap();
+        // Many at a time, so that the count has to be right under contention.
+        let (mut asked, mut kept, mut dropped) = (1, 1, 0);
+        while dropped < 20 {
+            let calls = (0..8).map(|_| gateway.ask(&prompt));
+            for reply in futures_util::future::join_all(calls).await {
+                asked += 1;
+                if reply.status == 200 && !is_unrecorded(&reply) {
+                    kept += 1;
+                } else {
+                    assert_eq!(reply.status, if required { 503 } else { 200 }, "{}", reply.text);
+                    dropped += 1;
+                }
+            }
+            assert!(asked < 80, "the journal is never full");
+        }
+        let state = readiness(&gateway).await;
+        let unrecorded = usize::try_from(state["unrecorded"].as_u64().unwrap()).unwrap();
+        // A refusal is small: now and then its own record still fits, and then it is not lost.
+        assert!(if required { unrecorded <= dropped } else { unrecorded == dropped }, "{dropped} {state}");
+        let waiting = state["undrained_bytes"].as_u64().unwrap();
+        assert!(waiting <= limit && waiting > limit / 2, "{waiting}");
+        assert_eq!(state["status"], "degraded");
+        assert!(state["degraded"].to_string().contains("behind the journal"), "{state}");
+        if required {
+            let drafts = mock.requests().await.len();
+            assert!(drafts < asked, "nobody pays for drafts that cannot be sent: {drafts}");
+        }
+        server.start_again().unwrap();
+        while !readiness(&gateway).await["degraded"].as_array().unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        // The first request after an overflow may still be refused: its record is the probe.
+        let mut tries = 1;
+        while gateway.ask("after").await.status != 200 {
+            tries += 1;
+            assert!(tries <= 2, "the gateway does not recover");
+        }
+        asked += tries;
+        kept += 1;
+        assert_eq!(readiness(&gateway).await["unrecorded"], unrecorded, "nothing more was lost");
+        gateway.drain().await;
+        let sessions = gateway.get("/waltz/v1/sessions?limit=100", &[]).await.json();
+        let on_record = sessions["data"].as_array().unwrap().len();
+        assert_eq!(on_record, asked - unrecorded, "required {required}: the count is exact");
+        let folder = Arc::clone(&gateway.folder);
+        assert_eq!(gateway.stop(), Some(0));
+        assert_eq!(stored(folder.path(), &environment).len(), kept, "every answer that said so is on record");
+    }
+}
