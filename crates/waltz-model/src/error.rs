@@ -38,6 +38,9 @@ pub enum Error {
         /// Tokens that the tokenizer knows.
         tokenizer: usize,
     },
+    /// A pattern of a tokenizer could not be prepared.
+    #[error("cannot prepare a tokenizer's pattern")]
+    Pattern(#[from] regex::Error),
     /// No model has this name.
     #[error(
         "`{name}` names no model; known are {}, and hf:OWNER/NAME[/FILE] for others",
@@ -48,7 +51,7 @@ pub enum Error {
         name: String,
     },
     /// The model is not in the models folder.
-    #[error("model `{name}` is not in `{}`; {}", folder.display(), name.ways())]
+    #[error("model `{name}` is not in `{}`\n\nhint: {}", folder.display(), name.ways())]
     NotPulled {
         /// Which model.
         name: ModelName,
@@ -56,7 +59,7 @@ pub enum Error {
         folder: PathBuf,
     },
     /// The model could not be fetched.
-    #[error("cannot fetch model `{name}`: {reason}; {}", name.ways())]
+    #[error("cannot fetch model `{name}`: {reason}\n\nhint: {}", name.ways())]
     Fetch {
         /// Which model.
         name: ModelName,

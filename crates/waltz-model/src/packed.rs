@@ -7,6 +7,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -48,15 +49,14 @@ pub(crate) fn open(gguf: &Path, folder: &Path) -> Result<(Shape, Weights), Error
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(Error::file("create folder", folder))?;
-    let partial = path.with_extension(format!("q8.{}.part", std::process::id()));
-    let written = File::create(&partial)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&partial, path))
-        .and_then(|()| File::open(folder)?.sync_all());
-    if written.is_err() {
-        // What stops the write may stop this too; the error that matters is the first.
-        let _ = fs::remove_file(&partial);
-    }
+    let readable = fs::Permissions::from_mode(0o644);
+    let partial = tempfile::Builder::new().prefix(".q8-").permissions(readable).tempfile_in(folder);
+    let written = partial.and_then(|mut partial| {
+        partial.write_all(bytes)?;
+        partial.as_file().sync_all()?;
+        partial.persist(path).map_err(|error| error.error)?;
+        File::open(folder)?.sync_all()
+    });
     written.map_err(Error::file("write model file", path))
 }
 

@@ -1,11 +1,16 @@
 //! The real model against PyTorch: `tests/fixtures/reference.json`, made by `reference.py` beside it from the
 //! same weights.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::cache::Cache;
 use crate::llama::Turn;
-use crate::{Gguf, MatrixKind, Model, Threads, real};
+use crate::{
+    Ask, EndReason, Gguf, MatrixKind, Message, Model, Piece, Role, Room, RoomSettings, Sampling, Template,
+    Threads, Tokenizer, real,
+};
 
 struct Case {
     tokens: Vec<u32>,
@@ -98,4 +103,39 @@ fn bytes_are_close_to_pytorch() {
     // Measured: 0.84, 0.121, 3,100 of 3,200, 0.51; llama.cpp with the same kind of weights is as far off.
     assert!(distance.chance < 1.0 && distance.mean < 0.14, "{distance:?}");
     assert!(distance.agreed * 100 >= distance.asked * 96 && distance.regret < 0.7, "{distance:?}");
+}
+
+#[test]
+fn the_packed_model_answers_a_chat() {
+    let Some(gguf) = real::smollm2() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let model = Arc::new(Model::open(gguf.path(), folder.path()).unwrap());
+    let tokenizer = Arc::new(Tokenizer::from_gguf(&gguf).unwrap());
+    let template = Template::from_gguf(&gguf, &tokenizer).unwrap();
+    let message = |role, content: &str| Message { role, content: content.to_owned() };
+    let chat = [
+        message(Role::System, "You are a helpful AI assistant."),
+        message(Role::User, "What is the capital of France?"),
+    ];
+    let tokens = template.encode(&chat, &tokenizer);
+    let room = Room::start(model, tokenizer, RoomSettings::default()).unwrap();
+    let ask = Ask {
+        tokens,
+        sampling: Sampling::greedy(),
+        max_tokens: 64,
+        stop: vec![".".to_owned()],
+        constraint: None,
+        deadline: None,
+        logprobs: None,
+    };
+    let mut answer = room.ask(ask).unwrap();
+    let mut text = String::new();
+    let mut ended = None;
+    while let Some(piece) = answer.blocking_recv() {
+        match piece {
+            Piece::Text { text: more, .. } => text.push_str(&more),
+            Piece::End { reason, .. } => ended = Some(reason),
+        }
+    }
+    assert_eq!((text.as_str(), ended), ("The capital of France is Paris", Some(EndReason::Stop)));
 }

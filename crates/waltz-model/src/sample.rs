@@ -7,7 +7,7 @@ use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
 use crate::TokenMask;
-use crate::kernels::{Instructions, softmax};
+use crate::kernels::{Instructions, LANES, softmax};
 
 /// How tokens are chosen. The steps are taken in the order of the fields.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -86,10 +86,15 @@ impl Sampler {
         Self { sampling, random: ChaCha8Rng::seed_from_u64(sampling.seed), seen }
     }
 
-    /// Chooses among the tokens of `mask`, or all. Nothing if there is none, or if a logit is no number.
+    /// Chooses among the tokens of `mask`, or all. Nothing if there is none, or if a logit is no
+    /// finite number.
     /// Uses up the logits.
     pub(crate) fn choose(&mut self, logits: &mut [f32], mask: Option<&TokenMask>) -> Option<u32> {
         let Sampling { repetition_penalty, temperature, .. } = self.sampling;
+        // Without an early end, so that the compiler makes vector instructions of it.
+        if logits.iter().fold(false, |bad, logit| bad | !logit.is_finite()) {
+            return None;
+        }
         for token in &self.seen {
             if let Some(logit) = logits.get_mut(*token as usize) {
                 *logit = if *logit > 0.0 { *logit / repetition_penalty } else { *logit * repetition_penalty };
@@ -97,13 +102,17 @@ impl Sampler {
         }
         if let Some(mask) = mask {
             for (logits, word) in logits.chunks_mut(64).zip(mask.words()) {
-                for (bit, logit) in logits.iter_mut().enumerate() {
-                    *logit = if word >> bit & 1 == 1 { *logit } else { f32::NEG_INFINITY };
+                // Most words of a mask are all or nothing.
+                match *word {
+                    u64::MAX => {}
+                    0 => logits.fill(f32::NEG_INFINITY),
+                    word => {
+                        for (bit, logit) in logits.iter_mut().enumerate() {
+                            *logit = if word >> bit & 1 == 1 { *logit } else { f32::NEG_INFINITY };
+                        }
+                    }
                 }
             }
-        }
-        if logits.iter().any(|logit| logit.is_nan() || *logit == f32::INFINITY) {
-            return None;
         }
         let likeliest = likeliest(logits)?;
         let token = if temperature == 0.0 { likeliest } else { self.draw(logits) };
@@ -163,14 +172,15 @@ pub(crate) fn token_chance(logits: &[f32], token: u32, count: usize) -> TokenCha
 
 /// The highest logit; the lowest number where several are equal. Nothing if all are minus infinity.
 fn likeliest(logits: &[f32]) -> Option<u32> {
-    let mut best = None;
-    let mut highest = f32::NEG_INFINITY;
-    for (logit, token) in logits.iter().zip(0..) {
-        if *logit > highest {
-            (highest, best) = (*logit, Some(token));
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    for part in logits.chunks(LANES) {
+        for (lane, logit) in lanes.iter_mut().zip(part) {
+            *lane = if *logit > *lane { *logit } else { *lane };
         }
     }
-    best
+    let highest = lanes.into_iter().fold(f32::NEG_INFINITY, f32::max);
+    let found = logits.iter().zip(0..).find(|(logit, _)| **logit == highest && highest > f32::NEG_INFINITY);
+    found.map(|(_, token)| token)
 }
 
 /// Puts the `count` likeliest candidates first, in order.
@@ -301,15 +311,13 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_never_chosen() {
-        for bad in [f32::NAN, f32::INFINITY] {
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             for sampling in [Sampling::default(), Sampling::greedy()] {
                 assert_eq!(Sampler::new(sampling, &[]).choose(&mut [1.0, bad, 2.0], None), None);
             }
         }
-        assert_eq!(
-            Sampler::new(Sampling::greedy(), &[]).choose(&mut [f32::NEG_INFINITY, 1.0], None),
-            Some(1)
-        );
+        let equal = [1.0, 3.0, 3.0, 2.0, 3.0];
+        assert_eq!(Sampler::new(Sampling::greedy(), &[]).choose(&mut equal.clone(), None), Some(1));
     }
 
     #[test]

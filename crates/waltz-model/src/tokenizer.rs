@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use crate::{Error, Gguf};
 use bpe::Merges;
 pub use decode::Decoder;
+use split::Splitter;
 
 /// A token that stands for itself and not for text.
 const CONTROL: i64 = 3;
@@ -33,6 +34,7 @@ pub enum Part {
 /// Tokens of one model.
 #[derive(Debug)]
 pub struct Tokenizer {
+    splitter: Splitter,
     merges: Merges,
     /// Bytes of each token; none for control tokens.
     bytes: Vec<Box<[u8]>>,
@@ -70,7 +72,7 @@ impl Tokenizer {
         let end = gguf.unsigned("tokenizer.ggml.eos_token_id")?;
         let end = u32::try_from(end).ok().filter(|end| (*end as usize) < bytes.len());
         let end = end.ok_or_else(|| refuse("its end token is not in its vocabulary".to_owned()))?;
-        Ok(Self { merges, bytes, control, end })
+        Ok(Self { splitter: Splitter::new()?, merges, bytes, control, end })
     }
 
     /// How many tokens there are.
@@ -133,7 +135,7 @@ impl Tokenizer {
     }
 
     fn encode_into(&self, text: &str, tokens: &mut Vec<u32>) {
-        split::for_each_word(text, |word| self.merges.encode(word.as_bytes(), tokens));
+        self.splitter.for_each_word(text, |word| self.merges.encode(word.as_bytes(), tokens));
     }
 
     /// The first control token in a text of the template; the longest where two begin at one place.

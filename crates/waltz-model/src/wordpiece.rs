@@ -4,7 +4,6 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::LazyLock;
 
 use regex::Regex;
 use unicode_normalization::UnicodeNormalization as _;
@@ -19,6 +18,7 @@ const MAX_VOCABULARY: u64 = 16 << 20;
 /// The vocabulary of a BERT model.
 #[derive(Debug)]
 pub(crate) struct WordPiece {
+    classes: Classes,
     tokens: HashMap<String, u32>,
     begin: u32,
     end: u32,
@@ -41,14 +41,14 @@ impl WordPiece {
         let special =
             |name: &str| tokens.get(name).copied().ok_or_else(|| refuse(format!("it has no token `{name}`")));
         let (begin, end, unknown) = (special("[CLS]")?, special("[SEP]")?, special("[UNK]")?);
-        Ok(Self { tokens, begin, end, unknown })
+        Ok(Self { classes: Classes::new()?, tokens, begin, end, unknown })
     }
 
     /// The tokens of a text between the begin and the end token, at most `most` in all.
     pub(crate) fn encode(&self, text: &str, most: usize) -> Vec<u32> {
         let mut tokens = vec![self.begin];
-        let normal = normalised(text);
-        for word in words(&normal) {
+        let normal = self.classes.normalised(text);
+        for word in self.classes.words(&normal) {
             if tokens.len() + 1 >= most {
                 break;
             }
@@ -86,27 +86,71 @@ impl WordPiece {
     }
 }
 
-#[expect(clippy::expect_used, reason = "constant patterns, compiled by every test")]
-static CLASSES: LazyLock<[Regex; 3]> = LazyLock::new(|| {
-    [r"^[\p{Cc}\p{Cf}\p{Co}]$", r"^\p{Mn}$", r"^\p{P}$"]
-        .map(|class| Regex::new(class).expect("the class is sound"))
-});
-
-fn is_in(class: usize, character: char) -> bool {
-    let mut buffer = [0; 4];
-    CLASSES[class].is_match(character.encode_utf8(&mut buffer))
+/// Classes of characters.
+#[derive(Debug)]
+struct Classes {
+    control: Regex,
+    accent: Regex,
+    punctuation: Regex,
 }
 
-fn is_control(character: char) -> bool {
-    !matches!(character, '\t' | '\n' | '\r') && is_in(0, character)
+impl Classes {
+    fn new() -> Result<Self, regex::Error> {
+        Ok(Self {
+            control: Regex::new(r"^[\p{Cc}\p{Cf}\p{Co}]$")?,
+            accent: Regex::new(r"^\p{Mn}$")?,
+            punctuation: Regex::new(r"^\p{P}$")?,
+        })
+    }
+
+    fn is_control(&self, character: char) -> bool {
+        match character {
+            '\t' | '\n' | '\r' => false,
+            _ if character.is_ascii() => character.is_ascii_control(),
+            _ => is_in(&self.control, character),
+        }
+    }
+
+    fn is_accent(&self, character: char) -> bool {
+        !character.is_ascii() && is_in(&self.accent, character)
+    }
+
+    fn is_punctuation(&self, character: char) -> bool {
+        character.is_ascii_punctuation() || (!character.is_ascii() && is_in(&self.punctuation, character))
+    }
+
+    fn normalised(&self, text: &str) -> String {
+        let mut spaced = String::with_capacity(text.len());
+        for character in text.chars() {
+            if character == '\0' || character == char::REPLACEMENT_CHARACTER || self.is_control(character) {
+                continue;
+            }
+            if character.is_whitespace() {
+                spaced.push(' ');
+            } else if is_chinese(character) {
+                spaced.extend([' ', character, ' ']);
+            } else {
+                spaced.push(character);
+            }
+        }
+        let bare = spaced.nfd().filter(|character| !self.is_accent(*character));
+        bare.flat_map(char::to_lowercase).collect()
+    }
+
+    /// Cuts at spaces, which are dropped, and around punctuation, which is kept.
+    fn words<'a>(&'a self, text: &'a str) -> impl Iterator<Item = &'a str> {
+        text.split_whitespace().flat_map(|word| {
+            word.split_inclusive(|character| self.is_punctuation(character)).flat_map(|part| {
+                let last = part.chars().next_back().filter(|last| self.is_punctuation(*last));
+                let (before, mark) = part.split_at(part.len() - last.map_or(0, char::len_utf8));
+                [before, mark].into_iter().filter(|part| !part.is_empty())
+            })
+        })
+    }
 }
 
-fn is_accent(character: char) -> bool {
-    !character.is_ascii() && is_in(1, character)
-}
-
-fn is_punctuation(character: char) -> bool {
-    character.is_ascii_punctuation() || (!character.is_ascii() && is_in(2, character))
+fn is_in(class: &Regex, character: char) -> bool {
+    class.is_match(character.encode_utf8(&mut [0; 4]))
 }
 
 /// Characters that are words by themselves.
@@ -114,35 +158,6 @@ fn is_chinese(character: char) -> bool {
     matches!(u32::from(character),
         0x4e00..=0x9fff | 0x3400..=0x4dbf | 0x20000..=0x2a6df | 0x2a700..=0x2b73f | 0x2b740..=0x2b81f
         | 0x2b920..=0x2ceaf | 0xf900..=0xfaff | 0x2f800..=0x2fa1f)
-}
-
-fn normalised(text: &str) -> String {
-    let mut spaced = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character == '\0' || character == char::REPLACEMENT_CHARACTER || is_control(character) {
-            continue;
-        }
-        if character.is_whitespace() {
-            spaced.push(' ');
-        } else if is_chinese(character) {
-            spaced.extend([' ', character, ' ']);
-        } else {
-            spaced.push(character);
-        }
-    }
-    let bare = spaced.nfd().filter(|character| !is_accent(*character));
-    bare.flat_map(char::to_lowercase).collect()
-}
-
-/// Cuts at spaces, which are dropped, and around punctuation, which is kept.
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split_whitespace().flat_map(|word| {
-        word.split_inclusive(is_punctuation).flat_map(|part| {
-            let last = part.chars().next_back().filter(|last| is_punctuation(*last));
-            let (before, mark) = part.split_at(part.len() - last.map_or(0, char::len_utf8));
-            [before, mark].into_iter().filter(|part| !part.is_empty())
-        })
-    })
 }
 
 #[cfg(test)]

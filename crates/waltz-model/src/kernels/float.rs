@@ -2,7 +2,7 @@
 //!
 //! Weights lie as `columns` steps of 16 neighbouring numbers, one per output, `stride` apart. This is how a
 //! panel of a matrix is stored (stride 16), and also how attention keeps keys and values.
-#![expect(unsafe_code, reason = "vector instructions")]
+#![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "vector instructions"))]
 
 use super::LANES;
 use super::instructions::{Instructions, Level};

@@ -1,5 +1,8 @@
 //! Which vector instructions this CPU has.
-#![expect(unsafe_code, reason = "code for instructions that not every CPU has")]
+#![cfg_attr(
+    target_arch = "x86_64",
+    expect(unsafe_code, reason = "code for instructions that not every CPU has")
+)]
 
 use std::sync::OnceLock;
 

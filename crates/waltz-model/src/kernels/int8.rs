@@ -5,7 +5,7 @@
 //! multiplication serves 16 rows. Bytes are stored with 128 added: the VNNI instruction multiplies
 //! unsigned with signed bytes, and what the 128 adds depends on the input alone, so that it is taken
 //! off before the weights are read.
-#![expect(unsafe_code, reason = "vector instructions")]
+#![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "vector instructions"))]
 
 use super::LANES;
 use super::instructions::{Instructions, Level};
@@ -140,9 +140,9 @@ fn plain(scales: &[u8], quants: &[u8], row: &[Block], sums: &mut [f32; LANES]) {
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
     use std::arch::x86_64::{
-        __m256i, __m512i, _mm256_loadu_si256, _mm512_cvtepi32_ps, _mm512_cvtph_ps, _mm512_dpbusd_epi32,
-        _mm512_fmadd_ps, _mm512_loadu_si512, _mm512_mul_ps, _mm512_set1_epi32, _mm512_set1_ps,
-        _mm512_setzero_ps, _mm512_storeu_ps,
+        __m256i, __m512i, _MM_HINT_T1, _mm_prefetch, _mm256_loadu_si256, _mm512_cvtepi32_ps, _mm512_cvtph_ps,
+        _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_si512, _mm512_mul_ps, _mm512_set1_epi32,
+        _mm512_set1_ps, _mm512_setzero_ps, _mm512_storeu_ps,
     };
 
     use super::{Block, LANES, PANEL_BLOCK, PANEL_SCALES};
@@ -167,6 +167,11 @@ mod avx512 {
                     std::array::from_fn(|row| _mm512_set1_epi32(inputs[row].offset));
                 let weights = quants.as_ptr().add(index * PANEL_BLOCK);
                 for group in 0..8 {
+                    if ROWS > 4 {
+                        // Many rows give the memory time to bring the next panel; it may lie beyond the end.
+                        let next = weights.wrapping_add(blocks * PANEL_BLOCK + group * 64);
+                        _mm_prefetch::<_MM_HINT_T1>(next.cast());
+                    }
                     let weights = _mm512_loadu_si512(weights.add(group * 64).cast());
                     for row in 0..ROWS {
                         let four = inputs[row].quants.as_ptr().add(group * 4).cast::<i32>().read_unaligned();

@@ -152,6 +152,8 @@ fn models_that_cannot_be_computed_are_refused_with_what_was_expected() {
     assert!(error.contains("`blk.0.attn_v.weight` has values that are not finite"), "{error}");
     let error = refusal(|file| file.tensors[9].3[8..12].copy_from_slice(&f32::INFINITY.to_le_bytes()));
     assert!(error.contains("not finite"), "{error}");
+    let error = refusal(|file| file.tensors[2].3[8..12].copy_from_slice(&2e6_f32.to_le_bytes()));
+    assert!(error.contains("numbers up to 1000000"), "{error}");
     let error = refusal(|file| file.tensors.retain(|tensor| tensor.0 != "blk.1.ffn_up.weight"));
     assert!(error.contains("no tensor `blk.1.ffn_up.weight`"), "{error}");
     let error = refusal(|file| file.fields.retain(|(key, _)| key != "llama.rope.freq_base"));

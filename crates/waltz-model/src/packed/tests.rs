@@ -55,6 +55,19 @@ fn a_damaged_file_is_made_anew() {
 }
 
 #[test]
+fn many_may_make_it_at_once() {
+    let tiny = Tiny::new();
+    let folder = tempfile::tempdir().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| Model::open(&tiny.path(), folder.path()).unwrap());
+        }
+    });
+    let mode = fs::metadata(packed_in(folder.path())).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o644, "processes of other users may share it");
+}
+
+#[test]
 fn another_model_under_the_same_name_gets_its_own_file() {
     let first = Tiny::new();
     let mut file = tiny::file();

@@ -443,6 +443,19 @@ fn the_hub_s_one_usable_file_is_chosen() {
 }
 
 #[test]
+fn a_silent_hub_is_given_up() {
+    // The system takes the connections; nobody answers them.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut place = Place::new();
+    place.settings.hub = format!("http://{}", listener.local_addr().unwrap());
+    place.settings.read_timeout = Duration::from_millis(50);
+    for name in [hub_model(), "hf:owner/name".parse().unwrap()] {
+        let message = place.refusal(&name, None);
+        assert!(message.contains("timed out") && message.contains("WALTZ_MODELS"), "{message}");
+    }
+}
+
+#[test]
 fn without_a_hub_every_way_is_named() {
     // A port that was free a moment ago: nobody listens there.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -69,7 +69,7 @@ pub(super) fn download(
         }
         let lines: Vec<&str> = complaint.lines().filter(|line| !line.trim().is_empty()).collect();
         let last = lines[lines.len().saturating_sub(COMPLAINT_LINES)..].join("\n  ");
-        return Err(fail(format!("`{} download` ended with {status}:\n  {last}\n", call.join(" "))));
+        return Err(fail(format!("`{} download` ended with {status}:\n  {last}", call.join(" "))));
     }
     Err(fail("there is no pip on this machine".to_owned()))
 }

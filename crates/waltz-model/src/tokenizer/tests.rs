@@ -163,7 +163,7 @@ proptest! {
     #[test]
     fn words_together_are_the_text(text in "\\PC*|[ \\n\\t0-9a-c'<|>]*|(?s).*") {
         let mut whole = String::new();
-        split::for_each_word(&text, |word| {
+        Splitter::new().unwrap().for_each_word(&text, |word| {
             assert!(!word.is_empty());
             whole.push_str(word);
         });
