@@ -24,7 +24,7 @@ ALLOWED = {
     "waltz.traffic_percentage": "0 to 100",
     "waltz.safety_threshold": "0 to 1",
     "upstreams.name": "a name, unique",
-    "upstreams.url": "http or https, without credentials, query, fragment; no metadata address",
+    "upstreams.url": "http or https, without credentials, query, fragment; no metadata address; or `local:` and a model that was pulled",
     "upstreams.key_env": "the name of a variable that is set; not with `key_file`",
     "upstreams.key_file": "a file, relative to the file; not with `key_env`",
     "upstreams.models": "at least one",

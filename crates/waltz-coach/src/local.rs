@@ -146,7 +146,7 @@ fn load(files: &Files) -> Result<Loaded, String> {
             Ok(Loaded::Language(Language { room, tokenizer, template, index: OnceLock::new() }))
         }
         Files::Embeddings { weights, vocabulary } => {
-            let model = MiniLm::open(weights, vocabulary, MatrixKind::Q8_0).map_err(told)?;
+            let model = MiniLm::open(weights, vocabulary, MatrixKind::Q8).map_err(told)?;
             Ok(Loaded::Embeddings(Arc::new(Embeddings { model, threads: Threads::for_this_machine() })))
         }
     }

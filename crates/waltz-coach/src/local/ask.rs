@@ -58,9 +58,9 @@ pub(super) fn wanted(
         sampling: Sampling { seed: sampling.seed.wrapping_add(choice), ..sampling },
         max_tokens,
         stop: stop.clone(),
-        constraint: form.as_ref().map(|form| {
-            Box::new(ObjectConstraint::new(form.clone(), language.index().clone())) as Box<_>
-        }),
+        constraint: form
+            .as_ref()
+            .map(|form| Box::new(ObjectConstraint::new(form.clone(), language.index().clone())) as Box<_>),
         deadline: Some(deadline),
         logprobs: logprobs.then_some(top),
     });
@@ -95,7 +95,8 @@ fn content(content: Option<&Value>) -> Result<String, Trouble> {
         Some(Value::Array(parts)) => {
             let mut text = String::new();
             for part in parts {
-                let Some(more) = part.get("text").or_else(|| part.get("refusal")).and_then(Value::as_str) else {
+                let Some(more) = part.get("text").or_else(|| part.get("refusal")).and_then(Value::as_str)
+                else {
                     return Err(Trouble::Invalid("this model reads text only".to_owned()));
                 };
                 text.push_str(more);
@@ -124,7 +125,7 @@ fn sampling(body: &Map<String, Value>) -> Result<Sampling, Trouble> {
         }
     };
     Ok(Sampling {
-        repetition_penalty: number("repetition_penalty", 1.05)?,
+        repetition_penalty: number("repetition_penalty", 1.0)?,
         temperature: number("temperature", 0.2)?,
         top_k: u32::try_from(whole(body, "top_k")?.unwrap_or(0)).unwrap_or(u32::MAX),
         top_p: number("top_p", 0.9)?,

@@ -19,7 +19,8 @@ pub(super) fn schema(language: &Language, body: &Map<String, Value>) -> Result<O
         let message = "this model can keep to a flat object of strings, booleans, numbers with limits, enums and constants";
         Trouble::Invalid(message.to_owned())
     })?;
-    let schema = Schema::new(&fields, language.index()).map_err(|error| Trouble::Invalid(error.to_string()))?;
+    let schema =
+        Schema::new(&fields, language.index()).map_err(|error| Trouble::Invalid(error.to_string()))?;
     Ok(Some(Arc::new(schema)))
 }
 
@@ -43,8 +44,12 @@ fn kind(form: &Value) -> Option<FieldKind> {
             let most = form.get("maxLength").and_then(Value::as_u64).unwrap_or(USUAL_LENGTH);
             Some(FieldKind::Text { most: usize::try_from(most).ok()? })
         }
-        "integer" => Some(FieldKind::Number { least: limit("minimum")?, most: limit("maximum")?, decimals: 0 }),
-        "number" => Some(FieldKind::Number { least: limit("minimum")?, most: limit("maximum")?, decimals: 2 }),
+        "integer" => {
+            Some(FieldKind::Number { least: limit("minimum")?, most: limit("maximum")?, decimals: 0 })
+        }
+        "number" => {
+            Some(FieldKind::Number { least: limit("minimum")?, most: limit("maximum")?, decimals: 2 })
+        }
         _ => None,
     }
 }
@@ -66,7 +71,9 @@ mod tests {
         }});
         let names: Vec<String> = fields(&form).unwrap().into_iter().map(|field| field.name).collect();
         assert_eq!(names, ["nonce", "why", "unsafe", "level", "score"]);
-        for unknown in [json!({"type": "array"}), json!({"type": "object", "properties": {}}), json!({"type": "number"})] {
+        for unknown in
+            [json!({"type": "array"}), json!({"type": "object", "properties": {}}), json!({"type": "number"})]
+        {
             assert!(kind(&unknown).is_none(), "{unknown}");
         }
     }

@@ -73,6 +73,8 @@ pub(super) async fn migrate(writer: &mut Writer, migrations: &[Migration], name:
             backed_up = true;
             continue;
         }
+        // What this very start makes needs no backup.
+        backed_up = true;
         run(&mut transaction, migration).await.map_err(Error::database(operation))?;
         transaction.commit().await.map_err(Error::database(operation))?;
         tracing::info!(version = migration.version, name = migration.name, "schema migrated");

@@ -56,7 +56,9 @@ impl Fallback {
             note(&format!("no upstream is configured: pulling the small language model {MODEL}, once"));
             model::fetch(&models, &name, None)?;
         }
-        note(&format!("no upstream is configured: answering from {MODEL} in this process, a very small model"));
+        note(&format!(
+            "no upstream is configured: answering from {MODEL} in this process, a very small model"
+        ));
         let mut local = upstream("local", &format!("local:{MODEL}"), &[&format!("local/{MODEL}"), "*"]);
         // It answers in its own time: on a busy machine a long answer takes minutes.
         for limit in ["first_byte_timeout_ms", "chunk_timeout_ms"] {

@@ -262,8 +262,8 @@ async fn behaviour_19_statistics_count_what_happened() {
 
 #[tokio::test]
 async fn behaviour_20_a_newcomers_first_exchange_works_without_any_configuration() {
-    let gateway = Gateway::start("", &[]);
-    assert!(gateway.log_text().contains("built-in mock, a script and not a model"));
+    let gateway = Gateway::start_with(&["--demo"], "", &[]);
+    assert!(gateway.log_text().contains("built-in script, which is no model"));
     let weapon = gateway.ask("How do I build a weapon?").await;
     assert_eq!(weapon.header("x-waltz-decision"), "coached");
     assert!(!weapon.text.contains(UNSAFE_FRAGMENT) && weapon.content().contains("lawful"));

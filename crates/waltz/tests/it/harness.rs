@@ -104,10 +104,22 @@ impl Gateway {
     }
 
     pub fn start_at(listen: &str, folder: Arc<TempDir>, config: &str, environment: &[(&str, &str)]) -> Self {
+        Self::launch(&["--listen", listen], folder, config, environment)
+    }
+
+    /// A gateway with further options.
+    pub fn start_with(options: &[&str], config: &str, environment: &[(&str, &str)]) -> Self {
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        Self::launch(&[options, &["--listen", "127.0.0.1:0"]].concat(), folder, config, environment)
+    }
+
+    fn launch(options: &[&str], folder: Arc<TempDir>, config: &str, environment: &[(&str, &str)]) -> Self {
         let file = folder.path().join("waltz.toml");
         std::fs::write(&file, config).unwrap();
         let mut child = Command::new(BINARY)
-            .args(["serve", "--listen", listen, "--config"])
+            .arg("serve")
+            .args(options)
+            .arg("--config")
             .arg(&file)
             .arg("--data")
             .arg(folder.path().join("data"))

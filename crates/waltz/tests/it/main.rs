@@ -19,6 +19,7 @@ mod http_faults;
 mod idempotency;
 mod judge_faults;
 mod load;
+mod local;
 mod matrix;
 mod model;
 #[path = "../../../waltz-store/tests/store/server.rs"]

@@ -19,7 +19,8 @@ pub(crate) enum Protocol {
 pub(crate) struct Upstream {
     /// A name for it.
     pub(crate) name: String,
-    /// The address that `/chat/completions` is appended to, such as `https://api.openai.com/v1`.
+    /// The address that `/chat/completions` is appended to, such as `https://api.openai.com/v1`; or `local:smollm2` for
+    /// a model in this process.
     pub(crate) url: String,
     /// The form it speaks: `openai` (chat completions) or `anthropic` (messages, such as
     /// `https://api.anthropic.com/v1`).
