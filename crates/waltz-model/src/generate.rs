@@ -156,8 +156,8 @@ mod tests {
     #[test]
     fn the_earliest_stop_wins_and_is_never_seen() {
         assert_eq!(
-            speak(&["ENDE", "ND"], &[b"xE", b"N", b"D"]),
-            (vec!["x".into(), String::new(), "E".into()], true)
+            speak(&["abcd", "bc"], &[b"xa", b"b", b"c"]),
+            (vec!["x".into(), String::new(), "a".into()], true)
         );
         assert_eq!(speak(&["stop"], &[b"a st", b"op b"]), (vec!["a ".into(), String::new()], true));
         assert_eq!(speak(&[""], &[b"abc"]), (vec!["abc".into(), String::new()], false));
@@ -168,7 +168,7 @@ mod tests {
         let snowman = "☃".as_bytes();
         assert_eq!(speak(&[], &[&snowman[..1], &snowman[1..2], &snowman[2..]]).0, ["", "", "☃", ""]);
         assert_eq!(speak(&[], &[&snowman[..2]]).0, ["", "\u{fffd}"]);
-        assert_eq!(speak(&["é!"], &["caf\u{e9}".as_bytes(), b"?"]).0, ["caf", "é?", ""]);
+        assert_eq!(speak(&["é!"], &["n\u{e9}".as_bytes(), b"?"]).0, ["n", "é?", ""]);
     }
 
     proptest! {

@@ -95,6 +95,7 @@ impl Threads {
     }
 
     /// Calls `work` once for each number below `pieces`, on all threads, and returns when all are done.
+    /// `work` must not call this again: it would wait for itself.
     pub(crate) fn run(&self, pieces: usize, work: &(dyn Fn(usize) + Sync)) {
         if pieces <= 1 || self.helpers.is_empty() {
             (0..pieces).for_each(work);
