@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::harness::{Gateway, run};
 
 /// The models folder, if the model is there.
+#[expect(clippy::print_stdout, reason = "whoever runs the tests should know what was left out")]
 fn models() -> Option<String> {
     let folder = std::env::var("WALTZ_MODELS").ok();
     let there = folder.filter(|folder| std::path::Path::new(folder).join("smollm2/manifest.json").exists());
