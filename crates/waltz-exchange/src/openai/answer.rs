@@ -319,7 +319,7 @@ fn collect_words<'a>(name: &str, value: &'a Value, words: &mut Vec<&'a str>) {
 }
 
 /// A finish reason is a word; anything else is not for clients to see.
-pub(super) fn reason_of(value: Option<Value>) -> Result<Option<String>, AnswerError> {
+pub(crate) fn reason_of(value: Option<Value>) -> Result<Option<String>, AnswerError> {
     let Some(reason) = text_of(value) else { return Ok(None) };
     let word = (1..=32).contains(&reason.len())
         && reason.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
