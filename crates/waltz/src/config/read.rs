@@ -11,29 +11,32 @@ use super::{Mistake, environment};
 
 /// Where a configuration comes from.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sources {
+pub struct Sources {
     /// The file, if one was named.
-    pub(crate) file: Option<PathBuf>,
+    pub file: Option<PathBuf>,
     /// The environment.
-    pub(crate) environment: Vec<(String, String)>,
+    pub environment: Vec<(String, String)>,
     /// `(key, value)` from the command line.
-    pub(crate) arguments: Vec<(&'static str, Value)>,
+    pub arguments: Vec<(&'static str, Value)>,
     /// `(top-level key, value)` that holds where the file says nothing.
-    pub(crate) fallbacks: Vec<(&'static str, Value)>,
+    pub fallbacks: Vec<(&'static str, Value)>,
 }
 
 /// A configuration as it was written, with what is wrong with it.
 #[derive(Debug)]
-pub(crate) struct Loaded {
-    pub(crate) raw: RawConfig,
+pub struct Loaded {
+    /// What was written.
+    pub raw: RawConfig,
     /// Key path to origin, for keys that are not defaults.
-    pub(crate) origins: BTreeMap<String, String>,
-    pub(crate) mistakes: Vec<Mistake>,
-    pub(crate) warnings: Vec<String>,
+    pub origins: BTreeMap<String, String>,
+    /// What is wrong, as far as reading shows it.
+    pub mistakes: Vec<Mistake>,
+    /// What works today and should be changed.
+    pub warnings: Vec<String>,
 }
 
 /// Reads everything. Precedence: command line, environment, file, default.
-pub(crate) fn load(sources: &Sources) -> Loaded {
+pub fn load(sources: &Sources) -> Loaded {
     let mut mistakes = Vec::new();
     let mut origins = BTreeMap::new();
     let mut table = Table::new();
