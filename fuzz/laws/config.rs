@@ -19,17 +19,16 @@ pub fn law(data: &[u8]) {
     let again = read(&file, written.unwrap_or_default().as_bytes());
     assert_eq!(again.mistakes, [], "what was understood has no mistake of form");
     assert_eq!(serde_json::to_value(&again.raw).unwrap_or_default(), raw, "what was understood reads back");
-    // A device or a pipe would be read for ever, and an operator's own file names none.
-    if data.windows(2).any(|pair| pair == b"\"/" || pair == b"'/" || pair == b"..") {
+    // A check compiles the screen, which is too dear for files that cannot be served. A device or a pipe
+    // would be read for ever, and an operator's own file names none.
+    let elsewhere = data.windows(2).any(|pair| pair == b"\"/" || pair == b"'/" || pair == b"..");
+    if elsewhere || !loaded.mistakes.is_empty() {
         return;
     }
     match build(&loaded, &[("HOME".to_owned(), "/home/nobody".to_owned())], folder.path()) {
-        Ok(_) => {
-            assert_eq!(loaded.mistakes, []);
-            safe(&raw);
-        }
+        Ok(_) => safe(&raw),
         Err(mistakes) => {
-            assert!(mistakes.starts_with(&loaded.mistakes), "no mistake of form is forgotten");
+            assert!(!mistakes.is_empty());
             named(&mistakes);
             secret(&raw, &mistakes);
         }
