@@ -21,7 +21,7 @@ mod streams;
 
 #[test]
 fn fuzz_requests() {
-    try_all("requests", 4_000, requests::law, golden(&["in.json", "out.json"]));
+    try_all("requests", 40_000, requests::law, golden(&["in.json", "out.json"]));
 }
 
 #[test]
@@ -42,15 +42,21 @@ fn fuzz_streams() {
         }
         seeds.push(stream);
     }
-    try_all("streams", 4_000, streams::law, seeds);
+    try_all("streams", 20_000, streams::law, seeds);
 }
 
 #[test]
 fn fuzz_config() {
     let example = file("examples/waltz.toml");
     let uncommented = String::from_utf8(example.clone()).unwrap().replace("\n# ", "\n");
-    let minimal = b"[server]\nlisten = \"127.0.0.1:0\"\n[[upstreams]]\nname = \"a\"\nurl = \"http://localhost:1\"\nmodels = [\"*\"]\n";
-    try_all("config", 300, config::law, vec![example, uncommented.into_bytes(), minimal.to_vec()]);
+    let minimal = "[server]\nlisten = \"127.0.0.1:0\"\n[[upstreams]]\nname = \"a\"\nurl = \"http://localhost:1\"\n\
+                   models = [\"*\"]\n";
+    let unsafe_values = "[server]\nlisten = \"0.0.0.0:8787\"\n[[upstreams]]\nname = \"a\"\nmodels = [\"*\"]\n\
+                         url = \"http://user:password@host.example\"\nkey_env = \"sk-abcdefghijklmnop\"\n";
+    let wrong_types = "[waltz]\nstage = true\n[[upstreams]]\nmodels = [1, \"a\", 1, 1]\n[unknown]\n";
+    let mut seeds = vec![example, uncommented.into_bytes()];
+    seeds.extend([minimal, unsafe_values, wrong_types].map(|text| text.as_bytes().to_vec()));
+    try_all("config", 300, config::law, seeds);
 }
 
 #[test]
@@ -61,7 +67,7 @@ fn fuzz_rules() {
     own.extend(format!("\n====\n{texts}").into_bytes());
     let mut small = b"[[rule]]\nid = \"own.a\"\ncategory = \"own\"\nseverity = 0.5\nmeans = \"m\"\nregex = 'a+b|[0-9]{2,3}'\nunless = [\"c\"]\n".to_vec();
     small.extend(format!("\n====\n{texts}").into_bytes());
-    try_all("rules", 300, rules::law, vec![own, small, texts.as_bytes().to_vec()]);
+    try_all("rules", 1_000, rules::law, vec![own, small, texts.as_bytes().to_vec()]);
 }
 
 #[test]
@@ -74,7 +80,7 @@ fn fuzz_journal() {
     let broken = [b"WALTZJ1\n".as_slice(), &frame(b"{\"a\":1}"), &frame(b"{}")].concat();
     let script = b"first\n!\x08\x00\x00\x00{{{{\nsecond\n-half of a third\n!WALTZJ1\n\nlast".to_vec();
     let seeds = vec![written_journal(folder.path()), broken, script, b"WALTZJ2\n....".to_vec()];
-    try_all("journal", 1_000, journal::law, seeds);
+    try_all("journal", 400, journal::law, seeds);
 }
 
 /// Three entries as the journal itself writes them.
