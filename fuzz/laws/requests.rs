@@ -95,11 +95,24 @@ fn chat_answer(answer: &Answer, size: usize) {
     for choice in &answer.choices {
         let words = choice.text().len();
         assert!(words <= bound(size), "{words} bytes of text from {size}");
-        let content = choice.message.get("content").and_then(Value::as_str).unwrap_or_default();
-        assert!(choice.text().contains(content), "the judge reads the content");
+        let read = choice.text();
+        let message = Value::Object(choice.message.clone());
+        sentences("message", &message, &mut |text| {
+            assert!(read.contains(text), "{text:?} is not read: {read:?}")
+        });
     }
     chunks(answer);
     events(answer);
+}
+
+/// Every string that holds a blank, but for the text of arguments, which is read with its escapes undone.
+fn sentences(name: &str, value: &Value, found: &mut impl FnMut(&str)) {
+    match value {
+        Value::String(text) if name != "arguments" && text.contains(char::is_whitespace) => found(text),
+        Value::Array(items) => items.iter().for_each(|item| sentences(name, item, found)),
+        Value::Object(fields) => fields.iter().for_each(|(name, value)| sentences(name, value, found)),
+        _ => {}
+    }
 }
 
 /// A client of a stream is told what a client of a JSON answer is told.
