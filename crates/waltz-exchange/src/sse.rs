@@ -109,11 +109,7 @@ impl Decoder {
 
 /// One event as it goes on the wire, with the blank line that ends it.
 pub fn encode(data: &str) -> String {
-    if data.contains('\n') {
-        let lines: Vec<String> = data.lines().map(|line| format!("data: {line}\n")).collect();
-        return format!("{}\n", lines.concat());
-    }
-    format!("data: {data}\n\n")
+    format!("data: {}\n\n", data.replace('\n', "\ndata: "))
 }
 
 /// A comment that clients ignore; it keeps a connection alive while a draft is being read.
@@ -148,6 +144,14 @@ mod tests {
                 Event { name: String::new(), data: "[DONE]".into() },
             ]
         );
+    }
+
+    #[test]
+    fn every_line_of_an_event_goes_on_the_wire() {
+        for data in ["", "one", "one\ntwo", "\n", "one\n", "\n\none", " one"] {
+            let expected = Event { name: String::new(), data: data.to_owned() };
+            assert_eq!(decode(&[encode(data).as_bytes()]), [expected]);
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod reader;
 mod recover;
+mod recovered;
 mod segment;
 
 use std::collections::VecDeque;
@@ -19,6 +20,7 @@ use tokio::sync::Notify;
 use crate::{Entry, Error, Settings, Sync, frame};
 
 pub(crate) use reader::Batch;
+pub use recovered::{Recovered, recover};
 pub(crate) use segment::Position;
 use segment::{FIRST_OFFSET, Segment};
 

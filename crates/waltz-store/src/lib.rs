@@ -32,6 +32,7 @@ pub use entry::Entry;
 pub use error::Error;
 pub use evaluations::{EvaluationFilter, SafetyEvaluation, TextKind, VerdictFilter};
 pub use export::{Format, Namespace};
+pub use journal::{Recovered, recover};
 pub use sessions::{ExchangeDetail, OutcomeRecord, SessionDetail, SessionFilter, SessionSummary};
 pub use settings::{Database, MAX_ENTRY_BYTES, Settings, Sync};
 pub use stats::{CategoryCount, DecisionCount, Rate, Stats};

@@ -8,16 +8,17 @@ pub(crate) mod raw;
 pub(crate) mod read;
 pub(crate) mod show;
 
-pub(crate) use build::Built;
-pub(crate) use read::{Loaded, Sources, load};
+pub use build::{Built, build};
+pub use raw::RawConfig;
+pub use read::{Loaded, Sources, load};
 
 /// One thing that is wrong with the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mistake {
+pub struct Mistake {
     /// The key's path, such as `upstreams[0].url`.
-    pub(crate) key: String,
+    pub key: String,
     /// What is wrong and what is allowed.
-    pub(crate) message: String,
+    pub message: String,
 }
 
 impl Mistake {

@@ -1,27 +1,7 @@
-//! waltz: a safety gateway for language models that coaches instead of blocks.
-//!
-//! Parse the command line, read the configuration, run one command, exit. Only this crate reads the
-//! environment, prints or exits.
-
-mod commands;
-mod config;
-mod mock;
+//! The program `waltz`; everything it does is in the library of the same name.
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use commands::{Arguments, Exit};
-
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    match commands::run(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Exit { code, message }) => {
-            if code != 0 {
-                commands::complain(&message);
-            }
-            ExitCode::from(code)
-        }
-    }
+    waltz::main()
 }

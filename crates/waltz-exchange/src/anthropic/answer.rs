@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{thinking, tools, usage};
 use crate::json;
-use crate::openai::answer::AnswerError;
+use crate::openai::answer::{AnswerError, reason_of};
 use crate::openai::{Answer, Choice};
 
 /// The fields that waltz adds to an answer; they stand on the message under the same names.
@@ -50,7 +50,7 @@ pub fn from_message(bytes: &[u8], created: i64) -> Result<Answer, AnswerError> {
         head.insert("usage".to_owned(), usage::to_chat(counts));
     }
     let mut choice = Choice { message: message_of(&blocks)?, ..Choice::default() };
-    choice.finish_reason = body.get("stop_reason").and_then(Value::as_str).map(finish_reason);
+    choice.finish_reason = reason_of(body.shift_remove("stop_reason"))?.as_deref().map(finish_reason);
     choice.rest = kept_with_stop(&body);
     Ok(Answer { head, choices: vec![choice] })
 }

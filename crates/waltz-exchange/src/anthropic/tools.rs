@@ -133,14 +133,13 @@ pub(super) fn choice_from_chat(chat: &Map<String, Value>) -> Option<Value> {
 pub(super) fn block_from_call(call: &Value) -> Option<Value> {
     let id = anthropic_id(call.get("id").and_then(Value::as_str).unwrap_or_default());
     let (name, input) = if let Some(function) = call.get("function") {
-        (
-            function.get("name"),
-            input_of(function.get("arguments").and_then(Value::as_str).unwrap_or_default()),
-        )
+        (function.get("name"), input_of(function.get("arguments")))
     } else {
         let custom = call.get("custom")?;
         (custom.get("name"), json!({"input": custom.get("input")}))
     };
+    // A name that is no text is none, and nothing that a judge did not read.
+    let name = name.and_then(Value::as_str).unwrap_or_default();
     Some(json!({"type": "tool_use", "id": id, "name": name, "input": input}))
 }
 
@@ -151,13 +150,17 @@ pub(super) fn call(id: &str, name: &str, arguments: &str) -> Value {
 
 /// The arguments of a call as the object that Anthropic requires. They are read as the judge reads them;
 /// what is no object is kept as text rather than lost.
-fn input_of(arguments: &str) -> Value {
-    if arguments.trim().is_empty() {
-        return json!({});
-    }
-    match serde_json::from_str::<Value>(arguments) {
-        Ok(input @ Value::Object(_)) => input,
-        _ => json!({ RAW_ARGUMENTS: arguments }),
+fn input_of(arguments: Option<&Value>) -> Value {
+    match arguments {
+        None | Some(Value::Null) => json!({}),
+        Some(Value::String(text)) if text.trim().is_empty() => json!({}),
+        Some(Value::String(text)) => match serde_json::from_str::<Value>(text) {
+            Ok(input @ Value::Object(_)) => input,
+            _ => json!({ RAW_ARGUMENTS: text }),
+        },
+        // Some upstreams send the arguments as an object.
+        Some(input @ Value::Object(_)) => input.clone(),
+        Some(other) => json!({ RAW_ARGUMENTS: other.to_string() }),
     }
 }
 

@@ -219,10 +219,11 @@ impl Choice {
         }
         for (name, value) in &self.message {
             let read_below = name == "tool_calls" && value.is_array();
-            if !matches!(name.as_str(), "role" | "content") && !read_below {
+            if name != "content" && !read_below {
                 collect_words(name, value, &mut parts);
             }
         }
+        self.tool_calls().iter().for_each(|call| collect_odd_words(call, &mut parts));
         for (name, value) in &self.rest {
             if name != "logprobs" {
                 collect_words(name, value, &mut parts);
@@ -307,7 +308,7 @@ impl Choice {
 fn collect_words<'a>(name: &str, value: &'a Value, words: &mut Vec<&'a str>) {
     match value {
         Value::String(text) => {
-            let data = matches!(name, "type" | "id" | "data" | "url" | "format" | "signature");
+            let data = matches!(name, "role" | "type" | "id" | "data" | "url" | "format" | "signature");
             if !text.is_empty() && (!data || text.contains(char::is_whitespace)) {
                 words.push(text);
             }
@@ -318,8 +319,22 @@ fn collect_words<'a>(name: &str, value: &'a Value, words: &mut Vec<&'a str>) {
     }
 }
 
+/// The words of a tool call beside the name and the arguments that [`tool_call_text`] reads.
+fn collect_odd_words<'a>(call: &'a Value, words: &mut Vec<&'a str>) {
+    for (name, value) in call.as_object().into_iter().flatten() {
+        match (name.as_str(), value) {
+            ("function" | "custom", Value::Object(fields)) => {
+                let known = |field: &str| matches!(field, "name" | "arguments" | "input");
+                let odd = fields.iter().filter(|(field, value)| !known(field) || !value.is_string());
+                odd.for_each(|(field, value)| collect_words(field, value, words));
+            }
+            _ => collect_words(name, value, words),
+        }
+    }
+}
+
 /// A finish reason is a word; anything else is not for clients to see.
-pub(super) fn reason_of(value: Option<Value>) -> Result<Option<String>, AnswerError> {
+pub(crate) fn reason_of(value: Option<Value>) -> Result<Option<String>, AnswerError> {
     let Some(reason) = text_of(value) else { return Ok(None) };
     let word = (1..=32).contains(&reason.len())
         && reason.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');

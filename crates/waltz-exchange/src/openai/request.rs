@@ -319,7 +319,9 @@ fn collect_pairs(key: Option<&str>, value: &Value, out: &mut Vec<String>) {
             object.iter().for_each(|(name, inner)| collect_pairs(Some(name), inner, out));
         }
         Value::Array(items) if !items.is_empty() => {
-            items.iter().for_each(|inner| collect_pairs(key, inner, out));
+            // The name goes with the first item: told with each of a million, it would fill the memory.
+            let names = std::iter::once(key).chain(std::iter::repeat(None));
+            items.iter().zip(names).for_each(|(inner, key)| collect_pairs(key, inner, out));
         }
         Value::String(text) => out.push(key.map_or_else(|| text.clone(), |key| format!("{key} {text}"))),
         Value::Object(_) | Value::Array(_) | Value::Null => out.extend(key.map(str::to_owned)),

@@ -25,7 +25,7 @@ use super::{Loaded, Mistake};
 
 /// A configuration that can be served.
 #[derive(Debug)]
-pub(crate) struct Built {
+pub struct Built {
     pub(crate) listen: SocketAddr,
     pub(crate) data_dir: PathBuf,
     pub(crate) drain_timeout: Duration,
@@ -34,11 +34,7 @@ pub(crate) struct Built {
 }
 
 /// Checks everything. `base` is the folder that relative paths of the file start from.
-pub(crate) fn build(
-    loaded: &Loaded,
-    environment: &[(String, String)],
-    base: &Path,
-) -> Result<Built, Vec<Mistake>> {
+pub fn build(loaded: &Loaded, environment: &[(String, String)], base: &Path) -> Result<Built, Vec<Mistake>> {
     let raw = &loaded.raw;
     let mut check = Check::new(&loaded.mistakes, environment, base);
     let listen = check.listen(raw);

@@ -14,7 +14,7 @@ pub(crate) use agents::{Agent, Feedback, Protocol, Target, Upstream};
 /// The whole file, `waltz.toml`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct RawConfig {
+pub struct RawConfig {
     /// The listener.
     pub(crate) server: Server,
     /// The master switches; each also has an environment variable.

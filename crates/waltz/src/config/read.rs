@@ -11,29 +11,32 @@ use super::{Mistake, environment};
 
 /// Where a configuration comes from.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sources {
+pub struct Sources {
     /// The file, if one was named.
-    pub(crate) file: Option<PathBuf>,
+    pub file: Option<PathBuf>,
     /// The environment.
-    pub(crate) environment: Vec<(String, String)>,
+    pub environment: Vec<(String, String)>,
     /// `(key, value)` from the command line.
-    pub(crate) arguments: Vec<(&'static str, Value)>,
+    pub arguments: Vec<(&'static str, Value)>,
     /// `(top-level key, value)` that holds where the file says nothing.
-    pub(crate) fallbacks: Vec<(&'static str, Value)>,
+    pub fallbacks: Vec<(&'static str, Value)>,
 }
 
 /// A configuration as it was written, with what is wrong with it.
 #[derive(Debug)]
-pub(crate) struct Loaded {
-    pub(crate) raw: RawConfig,
+pub struct Loaded {
+    /// What was written.
+    pub raw: RawConfig,
     /// Key path to origin, for keys that are not defaults.
-    pub(crate) origins: BTreeMap<String, String>,
-    pub(crate) mistakes: Vec<Mistake>,
-    pub(crate) warnings: Vec<String>,
+    pub origins: BTreeMap<String, String>,
+    /// What is wrong, as far as reading shows it.
+    pub mistakes: Vec<Mistake>,
+    /// What works today and should be changed.
+    pub warnings: Vec<String>,
 }
 
 /// Reads everything. Precedence: command line, environment, file, default.
-pub(crate) fn load(sources: &Sources) -> Loaded {
+pub fn load(sources: &Sources) -> Loaded {
     let mut mistakes = Vec::new();
     let mut origins = BTreeMap::new();
     let mut table = Table::new();
@@ -75,6 +78,7 @@ fn read_file(file: &Path) -> Result<Table, Mistake> {
 /// again, so that all mistakes are found at once.
 fn typed(table: Table, mistakes: &mut Vec<Mistake>) -> RawConfig {
     let mut value = Value::Table(table);
+    let mut taken: Vec<Vec<Step>> = Vec::new();
     loop {
         let error = match serde_path_to_error::deserialize::<_, RawConfig>(value.clone()) {
             Ok(raw) => return raw,
@@ -82,14 +86,16 @@ fn typed(table: Table, mistakes: &mut Vec<Mistake>) -> RawConfig {
         };
         let path: Vec<Step> = error.path().iter().filter_map(step).collect();
         let message = error.inner().to_string().trim().replace('\n', " ");
-        mistakes.push(Mistake::new(display(&path), message));
+        let written = as_written(&path, &taken);
+        mistakes.push(Mistake::new(display(&written), message));
         if !remove(&mut value, &path) {
             return RawConfig::default();
         }
+        taken.push(written);
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 enum Step {
     Key(String),
     Index(usize),
@@ -101,6 +107,25 @@ fn step(segment: &serde_path_to_error::Segment) -> Option<Step> {
         serde_path_to_error::Segment::Seq { index } => Some(Step::Index(*index)),
         _ => None,
     }
+}
+
+/// The path as it stands in the file: items of lists that were taken out before it count again.
+fn as_written(path: &[Step], taken: &[Vec<Step>]) -> Vec<Step> {
+    let mut written = Vec::with_capacity(path.len());
+    for step in path {
+        let mut step = step.clone();
+        if let Step::Index(index) = &mut step {
+            let gap = |gone: &Vec<Step>| match gone.split_last() {
+                Some((Step::Index(gap), list)) if list == written => Some(*gap),
+                _ => None,
+            };
+            let mut gaps: Vec<usize> = taken.iter().filter_map(gap).collect();
+            gaps.sort_unstable();
+            gaps.into_iter().for_each(|gap| *index += usize::from(gap <= *index));
+        }
+        written.push(step);
+    }
+    written
 }
 
 fn display(path: &[Step]) -> String {
@@ -198,6 +223,17 @@ mod tests {
         assert_eq!(found.len(), 6, "{found:?}");
         let allowed = &found.iter().find(|(key, _)| key == "policy.input").unwrap().1;
         assert!(allowed.contains("coach") && allowed.contains("block"), "{allowed}");
+    }
+
+    #[test]
+    fn mistakes_in_a_list_bear_the_numbers_of_the_file() {
+        let found = mistakes("[[upstreams]]\nmodels = [1, \"a\", 2, 3]\n");
+        let keys: Vec<&str> = found.iter().map(|(key, _)| key.as_str()).collect();
+        let list = "upstreams[0].models";
+        assert_eq!(keys, [format!("{list}[0]"), format!("{list}[2]"), format!("{list}[3]")], "{found:?}");
+        let found = mistakes("upstreams = [1, 1, { url = 2 }]\n");
+        let keys: Vec<&str> = found.iter().map(|(key, _)| key.as_str()).collect();
+        assert_eq!(keys, ["upstreams[0]", "upstreams[1]", "upstreams[2].url"], "{found:?}");
     }
 
     #[test]

@@ -71,6 +71,7 @@ fn files_are_short_and_well_named() {
     let mut files = Vec::new();
     sources(&root().join("crates"), &mut files);
     sources(&root().join("xtask"), &mut files);
+    sources(&root().join("fuzz"), &mut files);
     assert!(files.len() > 50);
     for file in files {
         let text = std::fs::read_to_string(&file).unwrap();

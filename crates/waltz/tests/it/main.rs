@@ -13,6 +13,7 @@ mod coaching;
 mod crash;
 #[path = "../../../waltz-store/tests/disk/mod.rs"]
 mod disk;
+mod fuzz;
 mod h2_faults;
 mod harness;
 mod http_faults;

@@ -94,6 +94,24 @@ fn words_that_no_judge_read_are_not_sent() {
 }
 
 #[test]
+fn calls_of_odd_form_become_sound_blocks() {
+    for (function, name, input) in [
+        (json!({"arguments": "{}"}), "", json!({})),
+        (json!({"name": {"hidden": "words"}, "arguments": null}), "", json!({})),
+        (json!({"name": "a", "arguments": {"city": "Oslo"}}), "a", json!({"city": "Oslo"})),
+        (json!({"name": "a", "arguments": [1]}), "a", json!({"raw_arguments": "[1]"})),
+    ] {
+        let call = json!({"id": "call_1", "type": "function", "function": function});
+        let message = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+        let told = to_message(&answer(&json!({"choices": [{"message": message}]})));
+        assert_eq!(
+            told["content"],
+            json!([{"type": "tool_use", "id": "call_1", "name": name, "input": input}])
+        );
+    }
+}
+
+#[test]
 fn broken_messages_are_errors() {
     assert!(matches!(from_message(b"{", CREATED), Err(AnswerError::Json)));
     for (body, missing) in [
@@ -102,6 +120,7 @@ fn broken_messages_are_errors() {
         (json!({"content": [{}]}), "content[].type"),
         (json!({"content": [{"type": "text"}]}), "content[].text"),
         (json!({"content": [{"type": "tool_use", "id": "a"}]}), "content[].name"),
+        (json!({"content": [], "stop_reason": "words that nobody judged"}), "finish_reason"),
     ] {
         let error = from_message(body.to_string().as_bytes(), CREATED).unwrap_err();
         assert_eq!(error, AnswerError::Missing(missing));

@@ -119,6 +119,24 @@ fn log_probabilities_are_joined_and_go_with_the_text() {
 }
 
 #[test]
+fn words_are_read_wherever_they_stand_in_a_message() {
+    for message in [
+        json!({"role": "hidden words"}),
+        json!({"tool_calls": [{"id": "hidden words", "function": {"name": "f", "arguments": "{}"}}]}),
+        json!({"tool_calls": [{"id": "c", "note": ["hidden words"], "function": {"name": "f"}}]}),
+        json!({"tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{}", "note": "hidden words"}}]}),
+        json!({"tool_calls": [{"id": "c", "function": {"name": {"first": "hidden words"}}}]}),
+        json!({"tool_calls": [{"id": "c", "function": "hidden words"}]}),
+    ] {
+        let choice = Choice { message: into_object(message), ..Choice::default() };
+        assert!(choice.text().contains("hidden words"), "{:?}", choice.message);
+    }
+    let call = json!({"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{\"a\":\"b c\"}"}});
+    let message = into_object(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
+    assert_eq!(Choice { message, ..Choice::default() }.text(), "f: a b c", "a plain call is read once");
+}
+
+#[test]
 fn missing_parts_are_errors() {
     for (body, field) in [
         (json!({"id": "1"}), "choices"),

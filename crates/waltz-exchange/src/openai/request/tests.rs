@@ -48,6 +48,15 @@ fn a_tool_result_belongs_to_the_turn_that_asked_for_it() {
 }
 
 #[test]
+fn the_text_of_a_call_grows_with_the_call_and_no_faster() {
+    let arguments = json!({"k".repeat(1_000): vec![1; 1_000]}).to_string();
+    let call = json!({"function": {"name": "f", "arguments": arguments}});
+    assert!(tool_call_text(&call).len() <= 2 * arguments.len());
+    let call = json!({"function": {"name": "f", "arguments": {"to": ["a", "b"], "x": [[null], {"y": 1}]}}});
+    assert_eq!(tool_call_text(&call), "f: to a; b; x; y 1");
+}
+
+#[test]
 fn mistakes_name_the_field_and_what_is_allowed() {
     let user = json!([{"role": "user", "content": "x"}]);
     let cases = [

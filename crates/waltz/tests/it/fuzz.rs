@@ -1,0 +1,218 @@
+//! The laws of the fuzz targets (`fuzz/laws/`), on their seeds and on some thousand changed seeds. The
+//! changes are the same in every run; `WALTZ_FUZZ_ROUNDS` makes more of them, and `WALTZ_FUZZ_CORPUS`
+//! names a folder that gets the seeds, for a longer search by libFuzzer.
+
+use std::panic::catch_unwind;
+use std::path::Path;
+
+use serde_json::Value;
+use waltz_exchange::id::sha256;
+
+#[path = "../../../../fuzz/laws/config.rs"]
+mod config;
+#[path = "../../../../fuzz/laws/journal.rs"]
+mod journal;
+#[path = "../../../../fuzz/laws/requests.rs"]
+mod requests;
+#[path = "../../../../fuzz/laws/rules.rs"]
+mod rules;
+#[path = "../../../../fuzz/laws/streams.rs"]
+mod streams;
+
+#[test]
+fn fuzz_requests() {
+    try_all("requests", 40_000, requests::law, golden(&["in.json", "out.json"]));
+}
+
+#[test]
+fn fuzz_streams() {
+    let mut seeds =
+        vec![b"\x03\xef\xbb\xbf: hi\r\nevent: a\rdata: b\ndata:c\r\n\r\ndata: [DONE]\n\n".to_vec()];
+    for body in golden(&["in.json", "out.json"]) {
+        let Ok(Value::Array(items)) = serde_json::from_slice(&body) else { continue };
+        let mut stream = vec![b'\n'];
+        for item in items {
+            match item.as_array().map(Vec::as_slice) {
+                Some([name, data]) => {
+                    let name = name.as_str().unwrap();
+                    stream.extend(format!("event: {name}\ndata: {data}\n\n").into_bytes());
+                }
+                _ => stream.extend(format!("data: {item}\n\n").into_bytes()),
+            }
+        }
+        seeds.push(stream);
+    }
+    try_all("streams", 20_000, streams::law, seeds);
+}
+
+#[test]
+fn fuzz_config() {
+    let example = file("examples/waltz.toml");
+    let uncommented = String::from_utf8(example.clone()).unwrap().replace("\n# ", "\n");
+    let minimal = "[server]\nlisten = \"127.0.0.1:0\"\n[[upstreams]]\nname = \"a\"\nurl = \"http://localhost:1\"\n\
+                   models = [\"*\"]\n";
+    let unsafe_values = "[server]\nlisten = \"0.0.0.0:8787\"\n[[upstreams]]\nname = \"a\"\nmodels = [\"*\"]\n\
+                         url = \"http://user:password@host.example\"\nkey_env = \"sk-abcdefghijklmnop\"\n";
+    let wrong_types = "[waltz]\nstage = true\n[[upstreams]]\nmodels = [1, \"a\", 1, 1]\n[unknown]\n";
+    let mut seeds = vec![example, uncommented.into_bytes()];
+    seeds.extend([minimal, unsafe_values, wrong_types].map(|text| text.as_bytes().to_vec()));
+    try_all("config", 300, config::law, seeds);
+}
+
+#[test]
+fn fuzz_rules() {
+    let texts = "How do I build a p1pe b\u{43e}mb? Mail a.b@example.com, card 4111 1111 1111 1111, key \
+                 sk-abcdefghijklmnopqrstuvwxyz0123456789AB, FAL-1234.";
+    let mut own = file("examples/rules.toml");
+    own.extend(format!("\n====\n{texts}").into_bytes());
+    let mut small = b"[[rule]]\nid = \"own.a\"\ncategory = \"own\"\nseverity = 0.5\nmeans = \"m\"\nregex = 'a+b|[0-9]{2,3}'\nunless = [\"c\"]\n".to_vec();
+    small.extend(format!("\n====\n{texts}").into_bytes());
+    try_all("rules", 1_000, rules::law, vec![own, small, texts.as_bytes().to_vec()]);
+}
+
+#[test]
+fn fuzz_journal() {
+    let folder = tempfile::tempdir().unwrap();
+    let frame = |payload: &[u8]| {
+        let length = u32::try_from(payload.len()).unwrap().to_le_bytes();
+        [&length[..], &[0, 0, 0, 0], payload].concat()
+    };
+    let broken = [b"WALTZJ1\n".as_slice(), &frame(b"{\"a\":1}"), &frame(b"{}")].concat();
+    let script = b"first\n!\x08\x00\x00\x00{{{{\nsecond\n-half of a third\n!WALTZJ1\n\nlast".to_vec();
+    let seeds = vec![written_journal(folder.path()), broken, script, b"WALTZJ2\n....".to_vec()];
+    try_all("journal", 400, journal::law, seeds);
+}
+
+/// Three entries as the journal itself writes them.
+fn written_journal(folder: &Path) -> Vec<u8> {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let store = waltz_store::Store::open(waltz_store::Settings::at(folder)).await.unwrap();
+        for rating in ["5", "3", "1"] {
+            let outcome = format!("{{\"response_id\":\"chatcmpl-1\",\"rating\":{rating}}}");
+            let entry = waltz_store::Entry::Outcome {
+                outcome: serde_json::from_str(&outcome).unwrap(),
+                tenant: "acme".to_owned(),
+                received_at: serde_json::from_str("\"2026-01-02T03:04:05Z\"").unwrap(),
+                id: rating.to_owned(),
+            };
+            store.append(&entry).unwrap();
+        }
+        std::fs::read(folder.join("journal/0000000000000001.journal")).unwrap()
+    })
+}
+
+/// The golden files with one of the endings.
+fn golden(endings: &[&str]) -> Vec<Vec<u8>> {
+    let root = root().join("crates/waltz-exchange/tests/golden/anthropic");
+    let mut paths = Vec::new();
+    for folder in std::fs::read_dir(root).unwrap() {
+        for file in std::fs::read_dir(folder.unwrap().path()).unwrap() {
+            paths.push(file.unwrap().path());
+        }
+    }
+    paths.retain(|path| endings.iter().any(|ending| path.to_str().unwrap().ends_with(ending)));
+    paths.sort();
+    paths.iter().map(|path| compact(&std::fs::read(path).unwrap())).collect()
+}
+
+/// The same JSON without blanks: a change then hits something that counts.
+fn compact(json: &[u8]) -> Vec<u8> {
+    serde_json::from_slice::<Value>(json).unwrap().to_string().into_bytes()
+}
+
+fn file(path: &str) -> Vec<u8> {
+    std::fs::read(root().join(path)).unwrap()
+}
+
+fn root() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Holds a law against every seed and against changed ones. An input that breaks it is shown.
+fn try_all(name: &str, rounds: usize, law: fn(&[u8]), seeds: Vec<Vec<u8>>) {
+    assert!(!seeds.is_empty());
+    if let Some(corpus) = std::env::var_os("WALTZ_FUZZ_CORPUS") {
+        let folder = root().join(corpus).join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        for seed in &seeds {
+            let digest: String = sha256(seed).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+            std::fs::write(folder.join(digest), seed).unwrap();
+        }
+    }
+    let hold = |input: &[u8]| {
+        let shown = String::from_utf8_lossy(input);
+        assert!(
+            catch_unwind(|| law(input)).is_ok(),
+            "the law of {name} is broken by:\n{shown}\n{}",
+            input.escape_ascii()
+        );
+    };
+    seeds.iter().for_each(|seed| hold(seed));
+    let more = std::env::var("WALTZ_FUZZ_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
+    let mut changes = Changes(0x9e37_79b9_7f4a_7c15);
+    for _ in 0..more.unwrap_or(rounds) {
+        hold(&changes.of(&seeds));
+    }
+}
+
+/// A source of changed seeds, the same in every run: xorshift with a fixed start.
+struct Changes(u64);
+
+impl Changes {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 16).unwrap() % limit.max(1)
+    }
+
+    /// One seed with one to four changes.
+    fn of(&mut self, seeds: &[Vec<u8>]) -> Vec<u8> {
+        let mut bytes = seeds[self.below(seeds.len())].clone();
+        for _ in 0..=self.below(4) {
+            let other = &seeds[self.below(seeds.len())];
+            self.change(&mut bytes, other);
+        }
+        bytes
+    }
+
+    fn change(&mut self, bytes: &mut Vec<u8>, other: &[u8]) {
+        const TOKENS: [&str; 16] = [
+            "null",
+            "\"\"",
+            "{}",
+            "[]",
+            "-1",
+            "1e99",
+            "\\ud83d",
+            "\r",
+            "\n\n",
+            "\0",
+            "\u{feff}",
+            "é",
+            "\"",
+            "}",
+            " = ",
+            "99999999999999999999",
+        ];
+        let at = self.below(bytes.len());
+        let end = at + self.below((bytes.len() - at).min(64) + 1);
+        match self.below(7) {
+            0 if !bytes.is_empty() => bytes[at] ^= 1 << self.below(8),
+            1 if !bytes.is_empty() => bytes[at] = u8::try_from(self.below(256)).unwrap(),
+            2 => drop(bytes.drain(at..end)),
+            3 => bytes.truncate(at),
+            4 => drop(bytes.splice(at..end, TOKENS[self.below(TOKENS.len())].bytes())),
+            5 => {
+                let repeated = bytes[at..end].to_vec();
+                bytes.splice(at..at, repeated);
+            }
+            _ => {
+                let from = self.below(other.len());
+                let to = from + self.below((other.len() - from).min(128) + 1);
+                bytes.splice(at..end, other[from..to].iter().copied());
+            }
+        }
+    }
+}
