@@ -58,9 +58,12 @@ fn frames_between_damage(script: &[u8]) {
     let recovered = recover(&Settings::at(folder.path()));
     assert!(recovered.is_ok(), "{:?}", recovered.err());
     let Ok(recovered) = recovered else { return };
+    assert_eq!(recovered.payloads, sound_frames(&bytes));
+    // Damage whose checksum is right covers what follows it; only a forger, or this search, writes such.
+    let forged = recovered.payloads.iter().any(|payload| !sound.contains(payload));
     let mut found = recovered.payloads.iter();
     for payload in &sound {
-        assert!(found.any(|found| found == payload), "an intact frame is lost");
+        assert!(forged || found.any(|found| found == payload), "an intact frame is lost");
     }
     again(folder.path(), &recovered);
 }

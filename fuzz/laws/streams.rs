@@ -49,13 +49,9 @@ fn openai_upstream(events: &[Event]) {
     for event in events {
         let Ok(chunk) = json::parse_answer(event.data.as_bytes()) else { break };
         let content = content_of(&chunk);
-        match (encoder.push(chunk.clone()), assembler.push(chunk)) {
-            (Ok(more), Ok(())) => frames.extend(more),
-            (encoded, assembled) => {
-                assert!(encoded.is_err() || assembled.is_err());
-                return;
-            }
-        }
+        let encoded = encoder.push(chunk.clone());
+        let (Ok(more), Ok(())) = (encoded, assembler.push(chunk)) else { return };
+        frames.extend(more);
         contents.push_str(&content);
     }
     let finished = assembler.is_finished();
