@@ -88,8 +88,8 @@ async fn fault_F16_slow_reader() {
             }
             assert_eq!(gateway.ask("hi").await.content(), "hi", "other clients are served");
             let grown = gateway.resident_bytes().saturating_sub(before);
-            // Piled up they would be four, and as many again for the record of what was sent.
-            assert!(!stream || grown < 4 * size, "{grown} bytes more for four streams of {size}");
+            // Piled up they would be eight: each stream as it is gathered, and again as what was sent.
+            assert!(!stream || grown < 6 * size, "{grown} bytes more for four streams of {size}");
         }
         for reader in readers {
             assert!(until_closed(&reader).len() < size, "the answer was broken off");
