@@ -56,6 +56,8 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
     sources.fallbacks = fallback.upstream(&sources).await?;
     let (_, built) = configured(&sources)?;
     let Built { listen, data_dir, drain_timeout, store, live } = built;
+    // A file size limit must show as a failed write, which is handled, and not as a signal that kills.
+    let _file_size = signal(SignalKind::from_raw(SIGXFSZ)).context("cannot wait for SIGXFSZ")?;
     let store = Store::open(store)
         .await
         .with_context(|| format!("cannot open the store in `{}`", data_dir.display()))?;
@@ -66,13 +68,12 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
     let address = listener.local_addr().context("cannot read the address")?;
     let gateway = Gateway::new(live, store, admin);
     warm(&gateway);
-    note(&format!("waltz is listening on http://{address}/v1 (data in {})", data_dir.display()));
-    gateway.tasks.spawn(watch_files(Arc::clone(&gateway), sources, stamped, address));
-    // A file size limit must show as a failed write, which is handled, and not as a signal that kills.
-    let _file_size = signal(SignalKind::from_raw(SIGXFSZ)).context("cannot wait for SIGXFSZ")?;
-    let stopping = Arc::clone(&gateway);
+    // Whoever reads the next line may stop us at once: the signals must be waited for before it is said.
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
+    note(&format!("waltz is listening on http://{address}/v1 (data in {})", data_dir.display()));
+    gateway.tasks.spawn(watch_files(Arc::clone(&gateway), sources, stamped, address));
+    let stopping = Arc::clone(&gateway);
     tokio::spawn(async move {
         tokio::select! {
             _ = terminate.recv() => {}
