@@ -22,11 +22,11 @@ pub fn by_rules(text: &str, verdict: &Verdict) -> Option<String> {
     }
     let only_disclosures = grave.iter().all(|issue| issue.mitigation == "mask it");
     if only_disclosures {
-        return Some(waltz_screen::mask(text).text);
+        return Some(waltz_screen::mask(text).text.into_owned());
     }
     let spans: Vec<Span> = grave.iter().filter_map(|issue| issue.evidence).collect();
     let kept = without_sentences(text, &spans);
-    let kept = waltz_screen::mask(&kept).text;
+    let kept = waltz_screen::mask(&kept).text.into_owned();
     let kept = kept.trim();
     Some(if kept.is_empty() { alternative.to_owned() } else { format!("{kept}\n\n{alternative}") })
 }

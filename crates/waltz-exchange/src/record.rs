@@ -158,12 +158,45 @@ pub struct ChoiceRecord {
     /// No text was safe, so that a last-resort reply was sent.
     #[serde(default)]
     pub last_resort: bool,
-    /// What the client got.
+    /// The client got the draft as it was; final text and verdict may then be left out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unchanged: bool,
+    /// What the client got; read it with [`ChoiceRecord::answered`].
     pub final_text: String,
-    /// The verdict on what the client got; `None` when nothing was judged.
+    /// The verdict on what the client got, `None` when nothing was judged; read it with [`ChoiceRecord::verdict`].
     pub final_verdict: Option<Verdict>,
     /// Shaped score of the final text over the draft, before any user rating.
     pub dir_score: f32,
+}
+
+impl ChoiceRecord {
+    /// Leaves out what only repeats the draft, which is most of most records.
+    pub fn omit_repeated(&mut self) {
+        if self.unchanged || (self.final_text == self.draft.text && self.final_verdict == self.draft.verdict)
+        {
+            self.unchanged = true;
+            self.final_text = String::new();
+            self.final_verdict = None;
+        }
+    }
+
+    /// Puts back what [`ChoiceRecord::omit_repeated`] left out, for whoever reads a record as a whole.
+    pub fn restore_repeated(&mut self) {
+        if self.unchanged {
+            self.final_text.clone_from(&self.draft.text);
+            self.final_verdict.clone_from(&self.draft.verdict);
+        }
+    }
+
+    /// What the client got.
+    pub fn answered(&self) -> &str {
+        if self.unchanged { &self.draft.text } else { &self.final_text }
+    }
+
+    /// The verdict on what the client got.
+    pub fn verdict(&self) -> Option<&Verdict> {
+        if self.unchanged { self.draft.verdict.as_ref() } else { self.final_verdict.as_ref() }
+    }
 }
 
 /// A text with what is known about it.

@@ -86,6 +86,7 @@ async fn coach_choices(coached: &mut Coached, choices: Vec<JudgedChoice>, gatewa
             self_check,
             rounds: Vec::new(),
             last_resort: false,
+            unchanged: false,
             final_text: String::new(),
             final_verdict: verdict.clone(),
             dir_score: 0.0,
@@ -250,7 +251,7 @@ fn distinct(similar: Vec<PastCoaching>) -> Vec<PastCoaching> {
     let mut chosen: Vec<PastCoaching> = Vec::new();
     for mut past in similar {
         for text in [&mut past.user_request, &mut past.feedback, &mut past.accepted] {
-            *text = waltz_screen::mask(text).text;
+            *text = waltz_screen::mask(text).text.into_owned();
         }
         let known = chosen.iter().any(|other| other.accepted == past.accepted);
         if !known && !past.accepted.is_empty() && !past.feedback.is_empty() && chosen.len() < SIMILAR {

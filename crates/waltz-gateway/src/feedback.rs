@@ -12,8 +12,8 @@ use serde_json::Value;
 use waltz_coach::conversation;
 use waltz_coach::judge::{Draft, Judge};
 use waltz_coach::tally::Tally;
-use waltz_exchange::openai::Answer;
 use waltz_exchange::openai::answer::FINISH_REASONS;
+use waltz_exchange::openai::{Answer, Choice, StreamAssembler};
 use waltz_exchange::record::{Assessment, ChoiceRecord, Decision, DraftRecord};
 use waltz_exchange::sse::Event;
 use waltz_exchange::{Depth, Verdict};
@@ -78,18 +78,20 @@ pub async fn feedback(drafted: Drafted, client: &mut Client) -> Result<Judged, S
     let began = Instant::now();
     let judging = tally.waited;
     let mut flow = Flow::new(if client.is_streaming() { routed.release } else { Release::Whole });
-    let gathered = gather(&mut routed, &mut windows, &mut tally, &mut flow, client).await;
+    let mut assembler = StreamAssembler::default();
+    let parts = (&mut flow, &mut assembler);
+    let gathered = gather(&mut routed, &mut windows, &mut tally, parts, client).await;
     // What the judge waited for was counted while it did.
     tally.waited += began.elapsed().saturating_sub(tally.waited - judging);
     let gathered = match gathered {
         Ok(gathered) => gathered,
         Err(Broken::Interrupted(why)) => {
-            note_sent(&mut routed, &flow);
+            note_sent(&mut routed, &flow, assembler.finish().ok());
             return Err(Stop::interrupted(with_tally(routed, tally), why));
         }
         Err(Broken::Call(error)) => {
             tally.broke("draft", &error);
-            note_sent(&mut routed, &flow);
+            note_sent(&mut routed, &flow, assembler.finish().ok());
             let decision = if windows.is_event_stream() { Decision::Incomplete } else { Decision::Failed };
             return Err(draft::stop(routed, tally, decision, &error));
         }
@@ -115,26 +117,34 @@ pub async fn feedback(drafted: Drafted, client: &mut Client) -> Result<Judged, S
     match client.hold(read_choices(&mut judged, assessed)).await {
         Ok(()) => Ok(judged),
         Err(why) => {
-            note_sent(&mut judged.routed, &flow);
+            note_sent(&mut judged.routed, &flow, Some(judged.answer));
             Err(Stop::interrupted(with_tally(judged.routed, judged.tally), why))
         }
     }
 }
 
-/// Puts on record what of a draft went to the client before it broke off.
-fn note_sent(routed: &mut Routed, flow: &Flow) {
+/// Puts on record what of a draft went to the client before it broke off: all that came of an unread one.
+fn note_sent(routed: &mut Routed, flow: &Flow, came: Option<Answer>) {
     if flow.nothing_sent() {
         return;
     }
+    let unread = flow.release() == Release::Unread;
+    let (text, sent) = if unread {
+        let text = came.and_then(|answer| answer.choices.into_iter().next()).map(Choice::into_text);
+        (text.unwrap_or_default(), String::new())
+    } else {
+        (flow.text(), flow.sent().to_owned())
+    };
     note_release(routed, flow.release());
     let assessment = conversation::assessment_from(None);
     routed.received.record.choices.push(ChoiceRecord {
         index: 0,
-        draft: DraftRecord { text: flow.text(), assessment, verdict: None },
+        draft: DraftRecord { text, assessment, verdict: None },
         self_check: None,
         rounds: Vec::new(),
         last_resort: false,
-        final_text: flow.sent().to_owned(),
+        unchanged: unread,
+        final_text: sent,
         final_verdict: None,
         dir_score: 0.0,
     });

@@ -25,6 +25,7 @@ pub mod route;
 pub mod router;
 pub mod server;
 pub mod settings;
+mod underway;
 
 pub use live::{Gateway, Live};
 pub use server::serve;

@@ -61,7 +61,7 @@ pub struct Wishes {
 
 /// Reads a chat request.
 pub fn receive(incoming: Incoming) -> Result<Received, Stop> {
-    let mut record = Box::new(blank_record(&incoming));
+    let mut record = Box::new(incoming.blank_record());
     let Incoming { path, began, headers, body, .. } = incoming;
     let parsed = parse_request(path, &body).and_then(|request| {
         let wishes = wishes(&headers)?;
@@ -82,24 +82,29 @@ pub fn receive(incoming: Incoming) -> Result<Received, Stop> {
     request.model().clone_into(&mut record.model);
     record.subject = request.subject().map(|subject| id::sha256_hex(subject.as_bytes()));
     record.user_request = request.user_request();
-    // Over the masked text: a hash of a card number would be as good as the number.
-    record.request_hash = id::request_hash(&waltz_screen::mask(&record.user_request).text);
     record.context = context(&request);
     // Bytes in another form than the upstream's cannot be sent on as they are.
     let raw = (path != MESSAGES).then_some(body);
     Ok(Received { request, raw, wishes, began, record })
 }
 
+impl Incoming {
+    /// The record of a request of which nothing is known yet.
+    pub fn blank_record(&self) -> ExchangeRecord {
+        blank_record(self.request_id.clone(), self.caller.tenant.clone(), self.path, self.at)
+    }
+}
+
 /// The record of a request of which nothing is known yet.
-pub fn blank_record(incoming: &Incoming) -> ExchangeRecord {
+pub fn blank_record(id: String, tenant: String, path: &str, at: Timestamp) -> ExchangeRecord {
     ExchangeRecord {
-        id: incoming.request_id.clone(),
+        id,
         session_id: id::new_session_id(),
-        tenant: incoming.caller.tenant.clone(),
+        tenant,
         subject: None,
-        endpoint: incoming.path.to_owned(),
+        endpoint: path.to_owned(),
         streamed: false,
-        started_at: incoming.at,
+        started_at: at,
         duration_ms: 0.0,
         overhead_ms: 0.0,
         decision: Decision::Failed,

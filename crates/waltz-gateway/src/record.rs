@@ -1,12 +1,14 @@
 //! Step 7: the exchange goes on record with one write, and only then the terminal frame leaves. An
 //! exchange that ended in an error is recorded the same way.
 
+use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use waltz_exchange::id;
 use waltz_exchange::openai::{ApiError, Retry};
-use waltz_exchange::record::{DraftRecord, ExchangeRecord};
+use waltz_exchange::record::{ChoiceRecord, DraftRecord, ExchangeRecord};
 use waltz_store::Entry;
 
 use crate::Gateway;
@@ -115,6 +117,8 @@ pub fn append(
 ) -> Result<(), ApiError> {
     record.duration_ms = began.elapsed().as_secs_f64() * 1e3;
     record.overhead_ms = began.elapsed().saturating_sub(waited).as_secs_f64() * 1e3;
+    // First of all: nothing is masked or written twice.
+    record.choices.iter_mut().for_each(ChoiceRecord::omit_repeated);
     apply_text_policy(&mut record, settings.record_text);
     let id = record.id.clone();
     tracing::debug!(
@@ -146,22 +150,30 @@ pub fn not_recorded() -> ApiError {
     ApiError::upstream(503, "waltz_record_unavailable", message, Retry::After(1_000))
 }
 
-/// Masks or removes every text of a record.
+/// Masks or removes every text of a record, after the user's request has got its hash.
 fn apply_text_policy(record: &mut ExchangeRecord, policy: RecordText) {
+    if !record.user_request.is_empty() {
+        let masked = waltz_screen::mask(&record.user_request);
+        // Over the masked text: a hash of a card number would be as good as the number.
+        record.request_hash = id::request_hash(&masked.text);
+        if let (Cow::Owned(masked), RecordText::Masked) = (masked.text, policy) {
+            record.user_request = masked;
+        }
+    }
     let change: fn(&mut String) = match policy {
         RecordText::Full => return,
         RecordText::None => String::clear,
         RecordText::Masked => |text| {
-            let masked = waltz_screen::mask(text);
-            if !masked.found.is_empty() {
-                *text = masked.text;
+            if let Cow::Owned(masked) = waltz_screen::mask(text).text {
+                *text = masked;
             }
         },
     };
-    change(&mut record.user_request);
+    if policy == RecordText::None {
+        record.user_request.clear();
+    }
     change_value(&mut record.context, change);
     for choice in &mut record.choices {
-        let unchanged = choice.final_text == choice.draft.text;
         change_draft(&mut choice.draft, change);
         if let Some(checked) = &mut choice.self_check {
             change_draft(checked, change);
@@ -170,12 +182,7 @@ fn apply_text_policy(record: &mut ExchangeRecord, policy: RecordText) {
             change(&mut round.feedback);
             change_draft(&mut round.revision, change);
         }
-        if unchanged {
-            // Most answers; nothing is searched twice.
-            choice.final_text.clone_from(&choice.draft.text);
-        } else {
-            change(&mut choice.final_text);
-        }
+        change(&mut choice.final_text);
         if let Some(verdict) = &mut choice.final_verdict {
             change(&mut verdict.reasoning);
             change(&mut verdict.feedback);

@@ -2,7 +2,6 @@
 //! is OpenAI's error body.
 
 use std::collections::HashMap;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,6 @@ use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use axum::routing::{get, post};
 use bytes::{Bytes, BytesMut};
-use futures_util::{FutureExt, stream};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode, Uri};
@@ -25,12 +23,13 @@ use waltz_exchange::openai::{ApiError, Retry};
 
 use crate::api::{embeddings, evaluate, health, models, moderations, outcomes, sessions};
 use crate::auth::{Caller, authenticate};
-use crate::client::{Client, Head, Line, line};
+use crate::client::Client;
 use crate::dialect::{Dialect, MESSAGES};
-use crate::idempotency::{self, Answer, Reader};
+use crate::idempotency;
 use crate::live::{Gateway, Live};
-use crate::receive::{Incoming, blank_record};
-use crate::record::{Recorded, record_panic};
+use crate::receive::Incoming;
+use crate::record::Recorded;
+use crate::underway::{Underway, begin, reply_again, reply_from};
 use crate::{pipeline, reply};
 
 /// The description of the interface.
@@ -112,13 +111,13 @@ fn is_ambiguous(headers: &HeaderMap) -> bool {
 }
 
 /// A request whose caller is known, with the configuration that it sees.
-struct Admitted {
-    caller: Caller,
-    live: Arc<Live>,
-    headers: HeaderMap,
-    request_id: String,
-    began: Instant,
-    at: Timestamp,
+pub(crate) struct Admitted {
+    pub(crate) caller: Caller,
+    pub(crate) live: Arc<Live>,
+    pub(crate) headers: HeaderMap,
+    pub(crate) request_id: String,
+    pub(crate) began: Instant,
+    pub(crate) at: Timestamp,
 }
 
 impl FromRequestParts<Arc<Gateway>> for Admitted {
@@ -201,7 +200,7 @@ async fn exchange<F>(
     admitted: Admitted,
     body: Body,
     path: &'static str,
-    run: impl FnOnce(Arc<Gateway>, Arc<Live>, Incoming, Client) -> F,
+    run: impl FnOnce(Arc<Gateway>, Arc<Live>, Incoming, Client) -> F + Send + 'static,
 ) -> Response
 where
     F: Future<Output = Recorded> + Send + 'static,
@@ -216,7 +215,10 @@ where
     };
     let key =
         match idempotent(path).then(|| idempotency::name(&admitted.headers, &admitted.caller.tenant, path)) {
-            None | Some(Ok(None)) => return reply_from(begin(gateway, admitted, body, path, run)).await,
+            None | Some(Ok(None)) => {
+                let (exchange, line) = begin(&gateway, admitted, body, path, run);
+                return reply_from(Underway::new(exchange, &gateway), line).await;
+            }
             Some(Ok(Some(key))) => key,
             Some(Err(error)) => return reply_error(path, &error),
         };
@@ -227,7 +229,8 @@ where
     };
     let replayed = first.is_none();
     if let Some(first) = first {
-        let line = begin(Arc::clone(&gateway), admitted, body, path, run);
+        let (exchange, line) = begin(&gateway, admitted, body, path, run);
+        gateway.tasks.spawn(exchange);
         let writing = Arc::clone(&gateway);
         // A client that comes again after it hung up wants this answer: it is written to its end.
         gateway.tasks.spawn(async move {
@@ -242,81 +245,10 @@ fn idempotent(path: &str) -> bool {
     path == CHAT || path == MESSAGES
 }
 
-/// Begins an exchange on its own tracked task. What comes of it comes down the line.
-fn begin<F>(
-    gateway: Arc<Gateway>,
-    admitted: Admitted,
-    body: Bytes,
-    path: &'static str,
-    run: impl FnOnce(Arc<Gateway>, Arc<Live>, Incoming, Client) -> F,
-) -> Line
-where
-    F: Future<Output = Recorded> + Send + 'static,
-{
-    let Admitted { caller, live, headers, request_id, began, at } = admitted;
-    let (client, line) =
-        line(live.settings.heartbeat, live.settings.patience, gateway.stopping.clone(), Dialect::of(path));
-    let incoming = Incoming { request_id, path, at, began, headers, body, caller };
-    let blank = Box::new(blank_record(&incoming));
-    let seen = Arc::clone(&live);
-    // Boxed: the future of a whole exchange is large, and every hand it goes through would copy it.
-    let exchange =
-        AssertUnwindSafe(Box::pin(run(Arc::clone(&gateway), live, incoming, client))).catch_unwind();
-    let guarded = Arc::clone(&gateway);
-    gateway.tasks.spawn(async move {
-        if exchange.await.is_err() {
-            record_panic(blank, began, &guarded, &seen.settings);
-        }
-    });
-    line
-}
-
 /// An error in the form of a path.
 fn reply_error(path: &str, error: &ApiError) -> Response {
     let (status, headers, body) = Dialect::of(path).error_parts(error);
     reply::response(status, headers, Body::from(body))
-}
-
-async fn reply_from(line: Line) -> Response {
-    let Line { head, frames } = line;
-    match head.await {
-        Ok(Head::Whole(status, headers, body)) => reply::response(status, headers, Body::from(body)),
-        Ok(Head::Stream(headers)) => {
-            let frames = stream::unfold(frames, |mut frames| async move {
-                frames.recv().await.map(|frame| (Ok::<_, std::convert::Infallible>(frame), frames))
-            });
-            reply::response(StatusCode::OK, headers, Body::from_stream(frames))
-        }
-        Err(_) => reply::error(&panicked()),
-    }
-}
-
-/// The answer of a request with an idempotency key, from its beginning, as far as it has come and then as it
-/// comes.
-async fn reply_again(mut answer: Reader, replayed: bool) -> Response {
-    let head =
-        answer.wait_for(|answer| answer.head.is_some()).await.ok().and_then(|answer| answer.head.clone());
-    let mut response = match head {
-        Some(Head::Whole(status, headers, body)) => reply::response(status, headers, Body::from(body)),
-        Some(Head::Stream(headers)) => {
-            let frames = stream::unfold((answer, 0), |(mut answer, next)| async move {
-                let is_there = |answer: &Answer| answer.is_over || answer.frames.len() > next;
-                let frame = answer.wait_for(is_there).await.ok()?.frames.get(next)?.clone();
-                Some((Ok::<_, std::convert::Infallible>(frame), (answer, next + 1)))
-            });
-            reply::response(StatusCode::OK, headers, Body::from_stream(frames))
-        }
-        None => return reply::error(&panicked()),
-    };
-    if replayed {
-        reply::set(response.headers_mut(), "idempotent-replayed", "true");
-    }
-    response
-}
-
-/// The error for an exchange whose task ended without a word, which only a panic can do.
-fn panicked() -> ApiError {
-    ApiError::upstream(500, "internal_error", "internal error", Retry::Never)
 }
 
 /// Reads a body up to the limit. A body that is too large by its own announcement is not read at all.

@@ -7,6 +7,8 @@
 mod checks;
 mod patterns;
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use waltz_exchange::Span;
 
@@ -129,9 +131,9 @@ pub struct PiiFinding {
 
 /// A text with its personal data and secrets taken out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Masked {
-    /// The text with placeholders such as `[EMAIL]`.
-    pub text: String,
+pub struct Masked<'a> {
+    /// The text with placeholders such as `[EMAIL]`; the original where nothing was found.
+    pub text: Cow<'a, str>,
     /// What was replaced, with its place in the original text.
     pub found: Vec<PiiFinding>,
 }
@@ -145,8 +147,11 @@ pub fn find_pii(text: &str) -> Vec<PiiFinding> {
 }
 
 /// Replaces personal data and secrets by placeholders.
-pub fn mask(text: &str) -> Masked {
+pub fn mask(text: &str) -> Masked<'_> {
     let found = find_pii(text);
+    if found.is_empty() {
+        return Masked { text: Cow::Borrowed(text), found };
+    }
     let mut masked = String::with_capacity(text.len());
     let mut position = 0;
     for PiiFinding { kind, span, .. } in &found {
@@ -155,7 +160,7 @@ pub fn mask(text: &str) -> Masked {
         position = span.end;
     }
     masked.push_str(&text[position..]);
-    Masked { text: masked, found }
+    Masked { text: Cow::Owned(masked), found }
 }
 
 /// Where findings overlap, the surer one stays, then the longer one, then the earlier sort.

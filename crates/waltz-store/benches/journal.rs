@@ -113,5 +113,6 @@ fn entry(number: usize) -> Entry {
     record.prompt_verdict = Some(common::safe());
     record.choices[0].draft.text = "here is what a locksmith would do first ".repeat(25);
     record.choices[0].final_text = record.choices[0].draft.text.clone();
+    record.choices[0].omit_repeated();
     common::exchange(record)
 }

@@ -23,3 +23,17 @@ pub enum Entry {
         id: String,
     },
 }
+
+/// What an ordinary entry has beside its texts.
+const AROUND_TEXTS: usize = 4096;
+
+impl Entry {
+    /// Somewhat more than the bytes of an ordinary entry, so that one with long texts is written without copying it
+    /// again and again.
+    pub(crate) fn about_bytes(&self) -> usize {
+        let Self::Exchange(record) = self else { return AROUND_TEXTS };
+        let choices = record.choices.iter().map(|choice| choice.draft.text.len() + choice.final_text.len());
+        let texts = record.user_request.len() + choices.sum::<usize>();
+        AROUND_TEXTS + texts + texts / 16
+    }
+}

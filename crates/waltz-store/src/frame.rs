@@ -9,9 +9,9 @@ pub(crate) const FRAME_HEADER_BYTES: usize = 8;
 /// The largest payload.
 pub(crate) const MAX_PAYLOAD_BYTES: usize = 64 << 20;
 
-/// A buffer with room for the frame header, to which a payload is appended.
-pub(crate) fn begin() -> Vec<u8> {
-    let mut buffer = Vec::with_capacity(4096);
+/// A buffer with the frame header, to which a payload of about so many bytes is appended.
+pub(crate) fn begin(payload: usize) -> Vec<u8> {
+    let mut buffer = Vec::with_capacity(FRAME_HEADER_BYTES + payload);
     buffer.extend_from_slice(&[0; FRAME_HEADER_BYTES]);
     buffer
 }
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     fn framed(payload: &[u8]) -> Vec<u8> {
-        let mut buffer = begin();
+        let mut buffer = begin(payload.len());
         buffer.extend_from_slice(payload);
         assert!(finish(&mut buffer));
         buffer

@@ -100,7 +100,7 @@ impl Journal {
 
     /// Appends one entry with one write. When it returns, no crash of the process loses the entry.
     pub(crate) fn append(&self, entry: &Entry) -> Result<(), Error> {
-        let mut buffer = frame::begin();
+        let mut buffer = frame::begin(entry.about_bytes());
         serde_json::to_writer(&mut buffer, entry).map_err(|source| Error::Encode { source })?;
         if !frame::finish(&mut buffer) {
             let bytes = buffer.len() - frame::FRAME_HEADER_BYTES;

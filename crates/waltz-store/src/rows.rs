@@ -4,6 +4,7 @@
 mod evaluation;
 mod session;
 
+use bytes::Bytes;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -35,8 +36,8 @@ pub(crate) enum Prepared {
 pub(crate) struct ExchangeRows {
     /// The exchange.
     pub(crate) record: Box<ExchangeRecord>,
-    /// The exchange as the journal has it.
-    text: String,
+    /// The exchange as the journal has it: the part of an entry that is its JSON.
+    text: Bytes,
     sums: Sums,
     /// What it adds to its session.
     pub(crate) session: SessionRow,
@@ -93,7 +94,7 @@ pub(crate) struct RejectedRow {
 }
 
 /// Turns a payload of the journal into rows.
-pub(crate) fn prepare(position: Position, payload: &[u8]) -> Prepared {
+pub(crate) fn prepare(position: Position, payload: &Bytes) -> Prepared {
     match read(payload) {
         Ok(prepared) => prepared,
         Err(error) => Prepared::Rejected(rejected(position, payload, error.to_string())),
@@ -108,17 +109,17 @@ struct Raw<'a> {
     entry: &'a RawValue,
 }
 
-fn read(payload: &[u8]) -> Result<Prepared, serde_json::Error> {
+fn read(payload: &Bytes) -> Result<Prepared, serde_json::Error> {
     let raw: Raw<'_> = serde_json::from_slice(payload)?;
     if raw.kind == "exchange" {
         let text = raw.entry.get();
-        return exchange_rows(serde_json::from_str(text)?, text.to_owned())
+        return exchange_rows(serde_json::from_str(text)?, payload.slice_ref(text.as_bytes()))
             .map(|rows| Prepared::Exchange(Box::new(rows)));
     }
     match serde_json::from_slice(payload)? {
         Entry::Exchange(record) => {
-            let text = serde_json::to_string(&record)?;
-            exchange_rows(record, text).map(|rows| Prepared::Exchange(Box::new(rows)))
+            let text = serde_json::to_vec(&record)?;
+            exchange_rows(record, text.into()).map(|rows| Prepared::Exchange(Box::new(rows)))
         }
         Entry::Outcome { outcome, tenant, received_at, id } => {
             refuse_nul([&id, &tenant, &outcome.response_id])?;
@@ -162,7 +163,7 @@ pub(crate) fn rated(dir_score: f32, rating: Option<u8>) -> f32 {
     (dir_score + shaped_score(0.0, 0.0, share)).clamp(-1.0, 1.0)
 }
 
-fn exchange_rows(record: Box<ExchangeRecord>, text: String) -> Result<ExchangeRows, serde_json::Error> {
+fn exchange_rows(record: Box<ExchangeRecord>, text: Bytes) -> Result<ExchangeRows, serde_json::Error> {
     let ExchangeRecord { id, tenant, session_id, endpoint, agent, variant, task_type, request_hash, .. } =
         &*record;
     let given = [id, tenant, session_id, endpoint, agent, variant, task_type, request_hash];
@@ -214,7 +215,8 @@ impl ExchangeRows {
             sums.safe.into(),
             sums.overrefused.into(),
             sums.undecided.into(),
-            text.as_str().into(),
+            // It was read as JSON, which is text.
+            str::from_utf8(text).unwrap_or_default().into(),
         ]
     }
 }
@@ -227,7 +229,7 @@ fn sums(record: &ExchangeRecord) -> Sums {
             sums.rounds += i64::try_from(choice.rounds.len()).unwrap_or(i64::MAX);
             sums.dir_score += plain(choice.dir_score);
         }
-        if let Some(verdict) = &choice.final_verdict {
+        if let Some(verdict) = choice.verdict() {
             let decided = verdict.state == VerdictState::Decided;
             sums.judged += 1;
             sums.safe += i64::from(decided && !verdict.is_unsafe);
@@ -241,7 +243,7 @@ fn sums(record: &ExchangeRecord) -> Sums {
 /// Coaching is worth showing again when a revision was kept, it gained something, and a complete
 /// verdict found nothing wrong with what the client got. A last-resort reply is no example to follow.
 fn past_row(record: &ExchangeRecord, choice: &ChoiceRecord) -> Option<PastRow> {
-    let verdict = choice.final_verdict.as_ref()?;
+    let verdict = choice.verdict()?;
     let advice: &RoundRecord = choice.rounds.iter().rfind(|round| round.kept)?;
     if choice.last_resort
         || !verdict.is_satisfactory()
@@ -258,7 +260,7 @@ fn past_row(record: &ExchangeRecord, choice: &ChoiceRecord) -> Option<PastRow> {
         request_hash: record.request_hash.clone(),
         user_request: record.user_request.clone(),
         feedback: advice.feedback.clone(),
-        accepted: choice.final_text.clone(),
+        accepted: choice.answered().to_owned(),
         dir_score: plain(choice.dir_score),
     })
 }

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use waltz_exchange::record::ChoiceRecord;
 use waltz_exchange::{ExchangeRecord, Outcome};
 
 use crate::sql::{Row, Statement};
@@ -163,8 +164,9 @@ impl Store {
         let id: String = row.try_get("id").map_err(Error::database(operation))?;
         let response_id: Option<String> = row.try_get("response_id").map_err(Error::database(operation))?;
         let json: &str = row.try_get("record").map_err(Error::database(operation))?;
-        let record: ExchangeRecord =
+        let mut record: ExchangeRecord =
             serde_json::from_str(json).map_err(|source| Error::Decode { what: "exchange", id, source })?;
+        record.choices.iter_mut().for_each(ChoiceRecord::restore_repeated);
         let outcomes = match response_id {
             Some(response_id) => self.outcomes(tenant, &response_id).await?,
             None => Vec::new(),

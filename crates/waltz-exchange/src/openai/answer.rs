@@ -213,6 +213,10 @@ impl Choice {
     /// Everything in the choice that a person or a tool would read: the content first, then every other
     /// field that holds words, known or not, and the tool calls last.
     pub fn text(&self) -> String {
+        // Most answers are a text and nothing else.
+        if let Some(text) = self.plain_text() {
+            return text.to_owned();
+        }
         let mut parts = Vec::new();
         if let Some(content) = self.message.get("content") {
             collect_words("content", content, &mut parts);
@@ -241,6 +245,28 @@ impl Choice {
             acts.push(tool_call_text(&json!({"function": call})));
         }
         acts.join("\n")
+    }
+
+    /// What the message says, without a copy where it is a text and nothing else.
+    pub fn into_text(mut self) -> String {
+        if self.plain_text().is_none() {
+            return self.text();
+        }
+        match self.message.get_mut("content") {
+            Some(Value::String(text)) => std::mem::take(text),
+            _ => String::new(),
+        }
+    }
+
+    /// The text of a message that has a role and a text and nothing else.
+    fn plain_text(&self) -> Option<&str> {
+        let alone = self.message.iter().all(|(name, value)| match name.as_str() {
+            "content" => true,
+            "role" => value == "assistant",
+            _ => value.is_null(),
+        });
+        let rest = self.rest.iter().all(|(name, value)| name == "logprobs" || value.is_null());
+        (alone && rest).then(|| self.message.get("content").and_then(Value::as_str)).flatten()
     }
 
     /// Whether the reason for its end came.

@@ -17,7 +17,7 @@ use waltz_exchange::record::Decision;
 use crate::client::Client;
 use crate::live::{Gateway, Live};
 use crate::pipeline::Stop;
-use crate::receive::{Incoming, blank_record};
+use crate::receive::Incoming;
 use crate::record::{Recorded, record, record_stop};
 use crate::respond::{Responded, Terminal, final_headers};
 use crate::{draft, reply, route};
@@ -32,7 +32,7 @@ pub async fn run(gateway: Arc<Gateway>, live: Arc<Live>, incoming: Incoming, mut
 }
 
 async fn pass_through(live: &Live, incoming: Incoming, client: &Client) -> Result<Responded, Stop> {
-    let mut entry = Box::new(blank_record(&incoming));
+    let mut entry = Box::new(incoming.blank_record());
     let Incoming { began, body, .. } = incoming;
     let parsed = match strict_json::parse_object(&body) {
         Ok(parsed) => parsed,

@@ -17,7 +17,7 @@ use crate::client::Client;
 use crate::coach::look_up;
 use crate::live::{Gateway, Live};
 use crate::pipeline::Stop;
-use crate::receive::{Incoming, blank_record, checked_word, context};
+use crate::receive::{Incoming, checked_word, context};
 use crate::record::{Recorded, record, record_stop};
 use crate::respond::{Responded, Terminal, final_headers};
 use crate::{reply, route};
@@ -82,7 +82,7 @@ async fn evaluate(
     incoming: Incoming,
     client: &Client,
 ) -> Result<Responded, Stop> {
-    let mut entry = Box::new(blank_record(&incoming));
+    let mut entry = Box::new(incoming.blank_record());
     let began = incoming.began;
     let (asked, request) = match read(&incoming.body) {
         Ok(read) => read,
@@ -185,7 +185,6 @@ fn fill(entry: &mut ExchangeRecord, live: &Live, asked: &Evaluation, request: &C
     request.model().clone_into(&mut entry.agent);
     entry.subject = request.subject().map(|subject| id::sha256_hex(subject.as_bytes()));
     entry.user_request = request.user_request();
-    entry.request_hash = id::request_hash(&waltz_screen::mask(&entry.user_request).text);
     entry.context = context(request);
     entry.response_id = Some(id::new_response_id());
 }
@@ -229,6 +228,7 @@ fn choice_record(response: String, verdict: Verdict, lesson: Option<Lesson>) -> 
             self_check: None,
             rounds: Vec::new(),
             last_resort: false,
+            unchanged: false,
             final_text: response,
             final_verdict: Some(verdict),
             dir_score: 0.0,
@@ -238,6 +238,7 @@ fn choice_record(response: String, verdict: Verdict, lesson: Option<Lesson>) -> 
             draft,
             self_check: None,
             last_resort: lesson.decision == Decision::Refused,
+            unchanged: false,
             final_text: lesson.choice.text(),
             rounds: lesson.rounds,
             final_verdict: Some(lesson.verdict),

@@ -52,7 +52,7 @@ async fn store(
         });
     }
     if let Some(comment) = &mut outcome.comment {
-        *comment = waltz_screen::mask(comment).text;
+        *comment = waltz_screen::mask(comment).text.into_owned();
     }
     let id = id::new_request_id().replacen("req_", "out_", 1);
     let entry = Entry::Outcome { outcome, tenant: caller.tenant.clone(), received_at, id: id.clone() };

@@ -167,8 +167,7 @@ impl Flow {
             return Next::Wait;
         }
         if self.release == Release::Unread {
-            self.window.push(&part.text);
-            self.window.release();
+            // Whoever gathers the answer holds its text; a second copy of it would only cost memory.
             self.unread = true;
             return Next::Send(vec![event]);
         }
@@ -190,12 +189,12 @@ impl Flow {
         self.window.judged()
     }
 
-    /// Everything the draft said so far.
+    /// Everything the draft said so far; nothing of an unread one.
     pub fn text(&self) -> String {
         self.window.whole()
     }
 
-    /// What went to the client.
+    /// What went to the client; nothing of an unread draft, all of which goes.
     pub fn sent(&self) -> &str {
         self.window.released()
     }

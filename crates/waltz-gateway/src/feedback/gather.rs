@@ -43,16 +43,15 @@ pub(super) struct Gathered {
     pub(super) stopped: Option<(String, Verdict)>,
 }
 
-/// Puts the draft together, and releases it on the way where its release allows that. What was sent when it
-/// breaks off is in `flow`.
+/// Puts the draft together, and releases it on the way where its release allows that. When it
+/// breaks off, `flow` knows what was sent, and `assembler` what came.
 pub(super) async fn gather(
     routed: &mut Routed,
     windows: &mut Windows,
     tally: &mut Tally,
-    flow: &mut Flow,
+    (flow, assembler): (&mut Flow, &mut StreamAssembler),
     client: &Client,
 ) -> Result<Gathered, Broken> {
-    let mut assembler = StreamAssembler::default();
     let (mut ended, mut left_out) = (false, false);
     while !ended {
         let events = match client.hold(windows.next()).await?? {
@@ -103,8 +102,9 @@ pub(super) async fn gather(
                         Settled::Hold => {}
                         Settled::Stop => {
                             note_release(routed, flow.release());
-                            let answer =
-                                assembler.finish().map_err(|error| unusable(windows, error.to_string()))?;
+                            let answer = std::mem::take(assembler)
+                                .finish()
+                                .map_err(|error| unusable(windows, error.to_string()))?;
                             return Ok(stopped(flow, answer, verdict));
                         }
                     }
@@ -119,7 +119,7 @@ pub(super) async fn gather(
     if !ended && !assembler.is_finished() {
         return Err(CallError::Unreachable(windows.upstream().to_owned()).into());
     }
-    let answer = assembler.finish().map_err(|error| unusable(windows, error.to_string()))?;
+    let answer = std::mem::take(assembler).finish().map_err(|error| unusable(windows, error.to_string()))?;
     finish(routed, flow, answer, client).await
 }
 

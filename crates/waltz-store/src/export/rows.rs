@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value, json};
 use waltz_exchange::ExchangeRecord;
+use waltz_exchange::record::ChoiceRecord;
 use waltz_exchange::trajectory::{Trajectory, trajectories};
 
 use super::Namespace;
@@ -141,7 +142,10 @@ pub(super) fn from_database(namespace: Namespace, row: &Row) -> Result<Vec<Expor
 }
 
 fn coaching(id: &str, record: &str, rating: Option<i64>) -> Result<Vec<ExportRow>, serde_json::Error> {
-    let record: Value = serde_json::from_str(record)?;
+    let mut record: ExchangeRecord = serde_json::from_str(record)?;
+    record.choices.iter_mut().for_each(ChoiceRecord::restore_repeated);
+    // By way of text: a score of 0.3 is 0.3 there, and 0.30000001192092896 as a wider number.
+    let record: Value = serde_json::from_str(&serde_json::to_string(&record)?)?;
     let mut rows = Vec::new();
     let no_choices = Vec::new();
     for choice in record["choices"].as_array().unwrap_or(&no_choices) {
@@ -177,7 +181,7 @@ fn training(id: &str, record: &str, rating: Option<i64>) -> Result<Vec<ExportRow
     let record: ExchangeRecord = serde_json::from_str(record)?;
     let mut rows = Vec::new();
     for Trajectory { state, action, reward, next_state, terminal } in trajectories(&record) {
-        let answered = record.choices.iter().any(|choice| choice.final_text == action.response);
+        let answered = record.choices.iter().any(|choice| choice.answered() == action.response);
         let dir_score = with_rating(f64::from(reward.dir_score), rating.filter(|_| answered));
         let mut fields = Map::new();
         fields.insert("exchange_id".to_owned(), id.into());

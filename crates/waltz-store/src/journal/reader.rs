@@ -5,6 +5,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
+use bytes::Bytes;
+
 use super::segment::{self, FIRST_OFFSET, Position, Segment};
 use super::{Journal, recover};
 use crate::Error;
@@ -14,13 +16,13 @@ use crate::frame::{self, Frame};
 const CHUNK_BYTES: u64 = 4 << 20;
 const MAX_FRAME_BYTES: u64 = (frame::FRAME_HEADER_BYTES + frame::MAX_PAYLOAD_BYTES) as u64;
 /// A batch ends when it holds this much, whatever its number of entries.
-const BATCH_BYTES: u64 = 16 << 20;
+const BATCH_BYTES: u64 = 4 << 20;
 
 /// Payloads in the order in which they were appended.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    /// Each payload and where its frame begins.
-    pub(crate) payloads: Vec<(Position, Vec<u8>)>,
+    /// Each payload and where its frame begins. They share the bytes that were read.
+    pub(crate) payloads: Vec<(Position, Bytes)>,
     /// Where reading goes on after this batch is in the database.
     pub(crate) next: Position,
     /// Where the journal ended when reading began.
@@ -105,14 +107,14 @@ impl Journal {
 }
 
 /// Moves the sound frames at the beginning of `chunk` into the batch and returns how many.
-fn take_frames(chunk: &[u8], batch: &mut Batch, limit: usize) -> usize {
+fn take_frames(chunk: &Bytes, batch: &mut Batch, limit: usize) -> usize {
     let mut taken = 0;
-    let mut rest = chunk;
+    let mut rest = &chunk[..];
     while batch.payloads.len() < limit && batch.bytes < BATCH_BYTES {
         let Frame::Sound(payload) = frame::read(rest) else {
             break;
         };
-        batch.payloads.push((batch.next, payload.to_vec()));
+        batch.payloads.push((batch.next, chunk.slice_ref(payload)));
         let size = frame::size(payload);
         batch.next.offset += size;
         batch.bytes += size;
@@ -122,8 +124,8 @@ fn take_frames(chunk: &[u8], batch: &mut Batch, limit: usize) -> usize {
     taken
 }
 
-fn read_at(file: &File, path: &Path, offset: u64, length: u64) -> Result<Vec<u8>, Error> {
+fn read_at(file: &File, path: &Path, offset: u64, length: u64) -> Result<Bytes, Error> {
     let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
     file.read_exact_at(&mut bytes, offset).map_err(Error::file("read journal segment", path))?;
-    Ok(bytes)
+    Ok(bytes.into())
 }

@@ -28,7 +28,7 @@ fn settings(folder: &Path) -> Settings {
 }
 
 fn ids(batch: &Batch) -> Vec<String> {
-    let id = |payload: &Vec<u8>| match serde_json::from_slice(payload).unwrap() {
+    let id = |payload: &[u8]| match serde_json::from_slice(payload).unwrap() {
         Entry::Outcome { id, .. } => id,
         Entry::Exchange(record) => record.id,
     };

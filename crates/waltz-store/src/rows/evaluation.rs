@@ -79,7 +79,7 @@ pub(super) fn evaluation_rows(record: &ExchangeRecord) -> Result<Vec<EvaluationR
             add(TextKind::Revision, index, Some(round.number), round.revision.verdict.as_ref())?;
         }
         if !judged_before(choice) {
-            add(TextKind::Final, index, None, choice.final_verdict.as_ref())?;
+            add(TextKind::Final, index, None, choice.verdict())?;
         }
     }
     Ok(rows)
@@ -114,7 +114,7 @@ fn evaluation_row(
 
 /// Whether the text that the client got already has a row as a draft or a revision.
 fn judged_before(choice: &ChoiceRecord) -> bool {
-    let same = |text: &DraftRecord| text.verdict.is_some() && text.text == choice.final_text;
+    let same = |text: &DraftRecord| text.verdict.is_some() && text.text == choice.answered();
     same(&choice.draft)
         || choice.self_check.as_ref().is_some_and(same)
         || choice.rounds.iter().any(|round| same(&round.revision))

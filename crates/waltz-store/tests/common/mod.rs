@@ -84,6 +84,7 @@ pub(crate) fn released(id: &str, tenant: &str, session: &str, seconds: i64, requ
         self_check: None,
         rounds: Vec::new(),
         last_resort: false,
+        unchanged: false,
         final_text: "Here is how.".to_owned(),
         final_verdict: Some(safe()),
         dir_score: 0.0,
