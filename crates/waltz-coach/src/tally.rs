@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use waltz_exchange::openai::Answer;
 use waltz_exchange::record::Attempt;
 
@@ -23,11 +24,15 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// The last call for a purpose gave no usable answer although it had begun well.
-    pub fn broke(&mut self, purpose: &str, error: &CallError) {
+    /// The answer of the last call for a purpose has ended, well or with an error. A call that gave no answer
+    /// was noted when it failed.
+    pub fn ended(&mut self, purpose: &str, error: Option<&CallError>) {
         let called = self.attempts.iter_mut().rfind(|attempt| attempt.purpose == purpose);
         if let Some(attempt) = called.filter(|attempt| attempt.error.is_none()) {
-            attempt.error = Some(error.word().to_owned());
+            // The wall clock may be set back meanwhile; the answer did not begin after its end.
+            let taken = Timestamp::now().duration_since(attempt.at).as_secs_f64() * 1e3;
+            attempt.duration_ms = attempt.duration_ms.max(taken);
+            attempt.error = error.map(|error| error.word().to_owned());
         }
     }
 

@@ -13,6 +13,7 @@ use waltz_exchange::{Depth, Risk, id};
 use crate::auth::Caller;
 use crate::dialect::{MESSAGES, parse_request};
 use crate::pipeline::Stop;
+use crate::trace;
 
 /// A request as it came in.
 #[derive(Debug)]
@@ -98,6 +99,7 @@ pub fn blank_record(incoming: &Incoming) -> ExchangeRecord {
         tenant: incoming.caller.tenant.clone(),
         subject: None,
         endpoint: incoming.path.to_owned(),
+        traceparent: trace::traceparent(&incoming.headers),
         streamed: false,
         started_at: incoming.at,
         duration_ms: 0.0,

@@ -115,6 +115,10 @@ pub fn append(
 ) -> Result<(), ApiError> {
     record.duration_ms = began.elapsed().as_secs_f64() * 1e3;
     record.overhead_ms = began.elapsed().saturating_sub(waited).as_secs_f64() * 1e3;
+    gateway.metrics.observe(&record);
+    if let Some(traces) = &gateway.traces {
+        traces.offer(&record, &gateway.live.load(), &gateway.metrics);
+    }
     apply_text_policy(&mut record, settings.record_text);
     let id = record.id.clone();
     tracing::debug!(
