@@ -61,3 +61,34 @@ impl Tally {
         self.revisions.0.saturating_add(self.revisions.1).saturating_add(self.feedback)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+
+    use super::*;
+
+    #[test]
+    fn a_call_lasts_until_its_answer_ends_and_keeps_its_first_error() {
+        let attempt = |purpose: &str, error: Option<&str>| Attempt {
+            purpose: purpose.to_owned(),
+            upstream: "main".to_owned(),
+            model: "gpt".to_owned(),
+            at: Timestamp::now() - SignedDuration::from_secs(5),
+            status: None,
+            error: error.map(str::to_owned),
+            duration_ms: 1.0,
+        };
+        let attempts =
+            vec![attempt("draft", None), attempt("draft", None), attempt("feedback", Some("shed"))];
+        let mut tally = Tally { attempts, ..Tally::default() };
+        let late = CallError::Timeout(String::new(), "too late");
+        tally.ended("draft", Some(&late));
+        tally.ended("feedback", Some(&late));
+        tally.ended("revision", None);
+        let told = |attempt: &Attempt| (attempt.duration_ms >= 5_000.0, attempt.error.clone());
+        let told: Vec<(bool, Option<String>)> = tally.attempts.iter().map(told).collect();
+        let word = |word: &str| Some(word.to_owned());
+        assert_eq!(told, [(false, None), (true, word("timeout")), (false, word("shed"))]);
+    }
+}

@@ -11,6 +11,9 @@ pub(super) struct Label {
     pub(super) values: &'static [&'static str],
 }
 
+/// How many counters are shown while they stand at zero.
+const MANY: usize = 64;
+
 /// A counter for each combination of `N` labels' values.
 #[derive(Debug)]
 pub(super) struct Counters<const N: usize> {
@@ -107,13 +110,12 @@ impl<const N: usize> Counters<N> {
         self.cells[row * width..(row + 1) * width].iter().map(|cell| cell.load(Ordering::Relaxed)).sum()
     }
 
-    /// The counters as they stand. With several labels most combinations never occur, and those at zero are
-    /// left out.
+    /// The counters as they stand. Of many combinations most never occur, and those at zero are left out.
     pub(super) fn family(&self, name: &'static str, help: &'static str) -> Family {
         let mut samples = Vec::new();
         for (position, cell) in self.cells.iter().enumerate() {
             let count = cell.load(Ordering::Relaxed);
-            if count == 0 && N > 1 {
+            if count == 0 && self.cells.len() > MANY {
                 continue;
             }
             let mut rest = position;
@@ -179,6 +181,7 @@ mod tests {
 
     const FRUIT: Label = Label { name: "fruit", values: &["apple", "pear", "other"] };
     const SIZE: Label = Label { name: "size", values: &["small", "large"] };
+    const TREE: Label = Label { name: "tree", values: &["1"; 11] };
 
     fn numbers(family: &Family) -> Vec<(String, f64)> {
         let read = |sample: &Sample| {
@@ -196,15 +199,25 @@ mod tests {
         counters.add(["apple", "small"], 1);
         counters.add(["durian", "small"], 1);
         counters.add(["a user's text", "small"], 1);
+        let expected = [
+            ("apple small", 1.0),
+            ("apple large", 0.0),
+            ("pear small", 0.0),
+            ("pear large", 2.0),
+            ("other small", 2.0),
+            ("other large", 0.0),
+        ];
         let family = counters.family("fruit_total", "");
-        let expected = [("apple small", 1.0), ("pear large", 2.0), ("other small", 2.0)];
         assert_eq!(numbers(&family), expected.map(|(labels, count)| (labels.to_owned(), count)));
         assert_eq!((counters.sum("pear"), counters.sum("other"), counters.sum("kiwi")), (2, 2, 0));
     }
 
     #[test]
-    fn counters_of_one_label_begin_at_zero_and_one_without_labels_is_one() {
-        assert_eq!(numbers(&Counters::new([FRUIT]).family("fruit_total", "")).len(), 3);
+    fn a_counter_without_labels_is_one_and_of_many_only_those_with_a_count_are_shown() {
+        let many = Counters::new([FRUIT, SIZE, TREE]);
+        assert!(numbers(&many.family("fruit_total", "")).is_empty(), "66 of them");
+        many.add(["apple", "large", "1"], 1);
+        assert_eq!(numbers(&many.family("fruit_total", "")), [("apple large 1".to_owned(), 1.0)]);
         let single = Counters::new([]);
         single.add([], 7);
         assert_eq!(numbers(&single.family("all_total", "")), [(String::new(), 7.0)]);

@@ -39,7 +39,8 @@ fn live() -> Live {
 
 fn dropped(metrics: &Metrics) -> String {
     let text = write(&metrics.families());
-    let lines = text.lines().filter(|line| line.starts_with("waltz_telemetry_dropped_total"));
+    let lines = text.lines().filter(|line| line.starts_with("waltz_telemetry_dropped_total{"));
+    let lines = lines.filter(|line| !line.ends_with(" 0"));
     lines.collect::<Vec<_>>().join("\n")
 }
 
