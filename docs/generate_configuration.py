@@ -121,7 +121,8 @@ ENVIRONMENT_TAIL = """
 Also read: `OPENAI_API_KEY` (when no upstream is configured, OpenAI answers with it), the variables that
 `upstreams.key_env` names, `XDG_DATA_HOME` and `HOME` (the data folder is `$XDG_DATA_HOME/waltz`, else
 `$HOME/.local/share/waltz`), `WALTZ_MODELS` (the models folder, else `models` in the data folder), `HF_ENDPOINT` (the
-hub of `waltz model pull hf:...`), and `WALTZ_LOG`, the log filter of `waltz serve` (default `warn,waltz=info`).
+hub of `waltz model pull hf:...`), `WALTZ_LOG`, the log filter of `waltz serve` (default `warn,waltz=info`), and
+OpenTelemetry's `OTEL_*`: see [telemetry](../guides/telemetry.md).
 """
 
 

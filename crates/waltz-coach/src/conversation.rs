@@ -144,7 +144,8 @@ pub async fn complete(
     };
     tally.sent_bytes += sent.into_inner();
     tally.waited += began.elapsed();
-    let answer = outcome.inspect_err(|error| tally.broke(purpose, error))?;
+    tally.ended(purpose, outcome.as_ref().err());
+    let answer = outcome?;
     tally.add_revision(&answer);
     Ok(answer)
 }

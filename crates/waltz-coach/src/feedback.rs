@@ -101,17 +101,17 @@ impl FeedbackAgent {
         let began = Instant::now();
         let outcome = tokio::time::timeout(self.timeout, call).await;
         tally.waited += began.elapsed();
-        if let Ok(Err(error)) = &outcome {
-            tally.broke("feedback", error);
-        }
+        let outcome = outcome
+            .unwrap_or_else(|_| Err(CallError::Timeout("feedback".to_owned(), "no opinion came in time")));
+        tally.ended("feedback", outcome.as_ref().err());
         let answer = match outcome {
-            Err(_) | Ok(Err(CallError::Timeout(..))) => return Err(VerdictState::Timeout),
-            Ok(Err(CallError::Unusable(..))) => return Err(VerdictState::Unparsable),
-            Ok(Err(error)) => {
+            Err(CallError::Timeout(..)) => return Err(VerdictState::Timeout),
+            Err(CallError::Unusable(..)) => return Err(VerdictState::Unparsable),
+            Err(error) => {
                 tracing::warn!(error = %error, "feedback model unavailable");
                 return Err(VerdictState::Unavailable);
             }
-            Ok(Ok(answer)) => answer,
+            Ok(answer) => answer,
         };
         tally.add_feedback(&answer);
         let text =

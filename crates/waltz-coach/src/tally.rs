@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use waltz_exchange::openai::Answer;
 use waltz_exchange::record::Attempt;
 
@@ -23,11 +24,15 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// The last call for a purpose gave no usable answer although it had begun well.
-    pub fn broke(&mut self, purpose: &str, error: &CallError) {
+    /// The answer of the last call for a purpose has ended, well or with an error. A call that gave no answer
+    /// was noted when it failed.
+    pub fn ended(&mut self, purpose: &str, error: Option<&CallError>) {
         let called = self.attempts.iter_mut().rfind(|attempt| attempt.purpose == purpose);
         if let Some(attempt) = called.filter(|attempt| attempt.error.is_none()) {
-            attempt.error = Some(error.word().to_owned());
+            // The wall clock may be set back meanwhile; the answer did not begin after its end.
+            let taken = Timestamp::now().duration_since(attempt.at).as_secs_f64() * 1e3;
+            attempt.duration_ms = attempt.duration_ms.max(taken);
+            attempt.error = error.map(|error| error.word().to_owned());
         }
     }
 
@@ -54,5 +59,36 @@ impl Tally {
     /// All tokens that coaching added.
     pub fn coaching_tokens(&self) -> u64 {
         self.revisions.0.saturating_add(self.revisions.1).saturating_add(self.feedback)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+
+    use super::*;
+
+    #[test]
+    fn a_call_lasts_until_its_answer_ends_and_keeps_its_first_error() {
+        let attempt = |purpose: &str, error: Option<&str>| Attempt {
+            purpose: purpose.to_owned(),
+            upstream: "main".to_owned(),
+            model: "gpt".to_owned(),
+            at: Timestamp::now() - SignedDuration::from_secs(5),
+            status: None,
+            error: error.map(str::to_owned),
+            duration_ms: 1.0,
+        };
+        let attempts =
+            vec![attempt("draft", None), attempt("draft", None), attempt("feedback", Some("shed"))];
+        let mut tally = Tally { attempts, ..Tally::default() };
+        let late = CallError::Timeout(String::new(), "too late");
+        tally.ended("draft", Some(&late));
+        tally.ended("feedback", Some(&late));
+        tally.ended("revision", None);
+        let told = |attempt: &Attempt| (attempt.duration_ms >= 5_000.0, attempt.error.clone());
+        let told: Vec<(bool, Option<String>)> = tally.attempts.iter().map(told).collect();
+        let word = |word: &str| Some(word.to_owned());
+        assert_eq!(told, [(false, None), (true, word("timeout")), (false, word("shed"))]);
     }
 }

@@ -92,6 +92,8 @@ pub enum SetupError {
 pub struct Upstream {
     settings: UpstreamSettings,
     speaker: Speaker,
+    /// Host and port of a server.
+    server: Option<(String, u16)>,
     slots: Arc<Semaphore>,
 }
 
@@ -188,13 +190,14 @@ impl Upstream {
         }
         let slots = Arc::new(Semaphore::new(settings.max_concurrent));
         let client = client.build().map_err(|error| SetupError::Client(error.to_string()))?;
-        Ok(Self { settings, speaker: Speaker::Server(client), slots })
+        let server = url.host_str().map(str::to_owned).zip(url.port_or_known_default());
+        Ok(Self { settings, speaker: Speaker::Server(client), server, slots })
     }
 
     /// A model in this process.
     pub fn local(settings: UpstreamSettings, model: Arc<LocalModel>) -> Self {
         let slots = Arc::new(Semaphore::new(settings.max_concurrent));
-        Self { settings, speaker: Speaker::Local(model), slots }
+        Self { settings, speaker: Speaker::Local(model), server: None, slots }
     }
 
     /// The model in this process that answers, if it is one.
@@ -208,6 +211,20 @@ impl Upstream {
     /// The operator's name for it.
     pub fn name(&self) -> &str {
         &self.settings.name
+    }
+
+    /// Who answers, as telemetry names it: the form tells, whoever stands behind it.
+    pub fn provider(&self) -> &'static str {
+        match (&self.speaker, self.settings.protocol) {
+            (Speaker::Local(_), _) => "waltz",
+            (Speaker::Server(_), Protocol::OpenAi) => "openai",
+            (Speaker::Server(_), Protocol::Anthropic) => "anthropic",
+        }
+    }
+
+    /// Host and port, where it is a server.
+    pub fn server(&self) -> Option<(&str, u16)> {
+        self.server.as_ref().map(|(host, port)| (host.as_str(), *port))
     }
 
     /// The models that it serves, as configured.

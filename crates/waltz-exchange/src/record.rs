@@ -22,6 +22,9 @@ pub struct ExchangeRecord {
     pub subject: Option<String>,
     /// The path that was called, such as `/v1/chat/completions`.
     pub endpoint: String,
+    /// The `traceparent` that the client sent, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
     /// Whether the client asked for a stream.
     pub streamed: bool,
     /// When the request arrived.
@@ -277,11 +280,17 @@ pub struct Attempt {
     pub purpose: String,
     /// The upstream's name.
     pub upstream: String,
+    /// The model that was asked for, by the upstream's own name.
+    #[serde(default)]
+    pub model: String,
+    /// When it began.
+    #[serde(default)]
+    pub at: Timestamp,
     /// HTTP status, when one came.
     pub status: Option<u16>,
     /// What went wrong, in a word; an answer can still break off after a good status.
     pub error: Option<String>,
-    /// How long it took.
+    /// How long it took, to the end of the answer.
     pub duration_ms: f64,
 }
 

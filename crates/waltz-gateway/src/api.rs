@@ -3,6 +3,7 @@
 pub mod embeddings;
 pub mod evaluate;
 pub mod health;
+pub mod metrics;
 pub mod models;
 pub mod moderations;
 pub mod outcomes;

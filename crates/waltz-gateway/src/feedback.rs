@@ -83,6 +83,7 @@ pub async fn feedback(drafted: Drafted, client: &mut Client) -> Result<Judged, S
     let gathered = gather(&mut routed, &mut windows, &mut tally, parts, client).await;
     // What the judge waited for was counted while it did.
     tally.waited += began.elapsed().saturating_sub(tally.waited - judging);
+    tally.ended("draft", if let Err(Broken::Call(error)) = &gathered { Some(error) } else { None });
     let gathered = match gathered {
         Ok(gathered) => gathered,
         Err(Broken::Interrupted(why)) => {
@@ -90,7 +91,6 @@ pub async fn feedback(drafted: Drafted, client: &mut Client) -> Result<Judged, S
             return Err(Stop::interrupted(with_tally(routed, tally), why));
         }
         Err(Broken::Call(error)) => {
-            tally.broke("draft", &error);
             note_sent(&mut routed, &flow, assembler.finish().ok());
             let decision = if windows.is_event_stream() { Decision::Incomplete } else { Decision::Failed };
             return Err(draft::stop(routed, tally, decision, &error));

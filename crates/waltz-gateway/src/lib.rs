@@ -15,6 +15,7 @@ pub mod draft;
 pub mod feedback;
 pub mod idempotency;
 pub mod live;
+pub mod metrics;
 pub mod peers;
 pub mod pipeline;
 pub mod receive;
@@ -25,6 +26,7 @@ pub mod route;
 pub mod router;
 pub mod server;
 pub mod settings;
+pub mod trace;
 mod underway;
 
 pub use live::{Gateway, Live};

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use waltz_coach::conversation::{ConversationAgent, SharedAgent};
@@ -15,6 +16,8 @@ use waltz_store::Store;
 
 use crate::Settings;
 use crate::idempotency::Answers;
+use crate::metrics::Metrics;
+use crate::trace::Traces;
 
 /// Everything that one configuration made; swapped atomically on reload, so that a request sees one
 /// configuration from beginning to end.
@@ -55,11 +58,15 @@ pub struct Gateway {
     pub record_failing: AtomicBool,
     /// Answers of requests with an idempotency key.
     pub answers: Answers,
+    /// What `/metrics` tells.
+    pub metrics: Metrics,
+    /// Where spans go; `None` while nothing is exported.
+    pub traces: Option<Traces>,
 }
 
 impl Gateway {
     /// A gateway over an open store.
-    pub fn new(live: Live, store: Store, admin_sha256: [u8; 32]) -> Arc<Self> {
+    pub fn new(live: Live, store: Store, admin_sha256: [u8; 32], traces: Option<Traces>) -> Arc<Self> {
         Arc::new(Self {
             live: ArcSwap::from_pointee(live),
             store,
@@ -70,6 +77,8 @@ impl Gateway {
             unrecorded: AtomicU64::new(0),
             record_failing: AtomicBool::new(false),
             answers: Answers::default(),
+            metrics: Metrics::new(Timestamp::now()),
+            traces,
         })
     }
 }

@@ -13,6 +13,7 @@ use waltz_exchange::{Depth, Risk, id};
 use crate::auth::Caller;
 use crate::dialect::{MESSAGES, parse_request};
 use crate::pipeline::Stop;
+use crate::trace;
 
 /// A request as it came in.
 #[derive(Debug)]
@@ -91,7 +92,10 @@ pub fn receive(incoming: Incoming) -> Result<Received, Stop> {
 impl Incoming {
     /// The record of a request of which nothing is known yet.
     pub fn blank_record(&self) -> ExchangeRecord {
-        blank_record(self.request_id.clone(), self.caller.tenant.clone(), self.path, self.at)
+        let mut record =
+            blank_record(self.request_id.clone(), self.caller.tenant.clone(), self.path, self.at);
+        record.traceparent = trace::traceparent(&self.headers);
+        record
     }
 }
 
@@ -103,6 +107,7 @@ pub fn blank_record(id: String, tenant: String, path: &str, at: Timestamp) -> Ex
         tenant,
         subject: None,
         endpoint: path.to_owned(),
+        traceparent: None,
         streamed: false,
         started_at: at,
         duration_ms: 0.0,

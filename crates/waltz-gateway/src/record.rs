@@ -117,7 +117,11 @@ pub fn append(
 ) -> Result<(), ApiError> {
     record.duration_ms = began.elapsed().as_secs_f64() * 1e3;
     record.overhead_ms = began.elapsed().saturating_sub(waited).as_secs_f64() * 1e3;
-    // First of all: nothing is masked or written twice.
+    gateway.metrics.observe(&record);
+    if let Some(traces) = &gateway.traces {
+        traces.offer(&record, &gateway.live.load(), &gateway.metrics);
+    }
+    // Nothing is masked or written twice.
     record.choices.iter_mut().for_each(ChoiceRecord::omit_repeated);
     apply_text_policy(&mut record, settings.record_text);
     let id = record.id.clone();

@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use waltz_exchange::id;
 use waltz_exchange::openai::{ApiError, Retry};
 
-use crate::api::{embeddings, evaluate, health, models, moderations, outcomes, sessions};
+use crate::api::{embeddings, evaluate, health, metrics, models, moderations, outcomes, sessions};
 use crate::auth::{Caller, authenticate};
 use crate::client::Client;
 use crate::dialect::{Dialect, MESSAGES};
@@ -62,6 +62,10 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/waltz/v1/outcomes", post(report_outcome))
         .route("/healthz", get(async || health::live()))
         .route("/readyz", get(async |State(gateway): Shared| health::ready(&gateway)))
+        .route(
+            "/metrics",
+            get(async |State(gateway): Shared, headers: HeaderMap| metrics::show(&gateway, &headers)),
+        )
         .route(
             "/openapi.json",
             get(async || reply::response(StatusCode::OK, reply::json_headers(), OPENAPI.into())),

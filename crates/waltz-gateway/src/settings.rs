@@ -40,6 +40,8 @@ pub struct Settings {
     pub self_check: bool,
     /// Who may call; empty means anybody on this machine.
     pub keys: Vec<Key>,
+    /// `/metrics` asks for no key.
+    pub metrics_public: bool,
     /// For how long the answers of requests with an idempotency key are kept.
     pub idempotency: Keep,
     /// What the record keeps of texts.
@@ -173,6 +175,7 @@ impl Default for Settings {
             coach: CoachSettings::default(),
             self_check: false,
             keys: Vec::new(),
+            metrics_public: false,
             idempotency: Keep { time: Duration::from_secs(3600), bytes: 64 << 20 },
             record_text: RecordText::Masked,
             record_required: true,

@@ -6,6 +6,7 @@
 mod commands;
 pub mod config;
 mod mock;
+mod telemetry;
 
 use std::process::ExitCode;
 

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
+use jiff::Timestamp;
 use waltz_exchange::record::Attempt;
 
 use super::{Body, Call, CallError, RetryBudget, Target};
@@ -30,7 +31,7 @@ pub async fn post_with_fallback(
             let position = attempts.len();
             attempts.push(abandoned(purpose, target));
             let outcome = target.upstream.post(call, body.clone(), deadline).await;
-            attempts[position] = attempt(purpose, target, &outcome, began);
+            note(&mut attempts[position], &outcome, began);
             match outcome {
                 Ok(answer) => return Ok((answer, target.clone())),
                 Err(error) => {
@@ -65,18 +66,19 @@ fn abandoned(purpose: &str, target: &Target) -> Attempt {
     Attempt {
         purpose: purpose.to_owned(),
         upstream: target.upstream.name().to_owned(),
+        model: target.model.clone(),
+        at: Timestamp::now(),
         status: None,
         error: Some("abandoned".to_owned()),
         duration_ms: 0.0,
     }
 }
 
-fn attempt(purpose: &str, target: &Target, outcome: &Result<Body, CallError>, began: Instant) -> Attempt {
-    let (status, error) = match outcome {
+fn note(attempt: &mut Attempt, outcome: &Result<Body, CallError>, began: Instant) {
+    (attempt.status, attempt.error) = match outcome {
         Ok(_) => (Some(200), None),
         Err(CallError::Status { status, .. }) => (Some(*status), Some("status".to_owned())),
         Err(error) => (None, Some(error.word().to_owned())),
     };
-    let duration_ms = began.elapsed().as_secs_f64() * 1e3;
-    Attempt { status, error, duration_ms, ..abandoned(purpose, target) }
+    attempt.duration_ms = began.elapsed().as_secs_f64() * 1e3;
 }

@@ -89,9 +89,7 @@ async fn pass_through(live: &Live, incoming: Incoming, client: &Client) -> Resul
     };
     let outcome = client.hold(call).await;
     let waited = call_began.elapsed();
-    if let Ok(Err(error)) = &outcome {
-        tally.broke("embeddings", error);
-    }
+    tally.ended("embeddings", outcome.as_ref().ok().and_then(|called| called.as_ref().err()));
     entry.attempts = tally.attempts;
     let bytes = match outcome {
         Err(why) => return Err(Stop::interrupted(entry, why)),

@@ -95,6 +95,7 @@ pub(crate) fn released(id: &str, tenant: &str, session: &str, seconds: i64, requ
         tenant: tenant.to_owned(),
         subject: Some("user-1".to_owned()),
         endpoint: "/v1/chat/completions".to_owned(),
+        traceparent: None,
         streamed: false,
         started_at: at(seconds),
         duration_ms: 321.5,

@@ -14,6 +14,7 @@ use waltz_store::Store;
 use super::fallback::Fallback;
 use super::{ConfigOptions, Exit, base_folder, configured, describe, note, runtime};
 use crate::config::{Built, Sources, build, load};
+use crate::telemetry::{self, Exporter};
 
 /// Run the gateway.
 ///
@@ -66,7 +67,10 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
         .with_context(|| format!("cannot listen on {listen}; `--listen 127.0.0.1:0` takes a free port"))?;
     let admin = admin_token(&data_dir)?;
     let address = listener.local_addr().context("cannot read the address")?;
-    let gateway = Gateway::new(live, store, admin);
+    // What is wrong with the settings was said with the rest of the configuration.
+    let (exporter, traces) = telemetry::read(&sources.environment).0.map(Exporter::new).unzip();
+    let gateway = Gateway::new(live, store, admin, traces.flatten());
+    let telemetry = exporter.map(|exporter| exporter.start(&gateway));
     warm(&gateway);
     // Whoever reads the next line may stop us at once: the signals must be waited for before it is said.
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
@@ -83,7 +87,11 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
         stopping.draining.cancel();
     });
     let finished = waltz_gateway::serve(listener, Arc::clone(&gateway), drain_timeout).await;
-    gateway.store.close().await.context("cannot close the store")?;
+    let closed = gateway.store.close().await.context("cannot close the store");
+    if let Some(telemetry) = telemetry {
+        telemetry.finish().await;
+    }
+    closed?;
     if !finished {
         return Err(Exit {
             code: 1,

@@ -221,6 +221,7 @@ impl<'a> Check<'a> {
             },
             self_check: raw.coach.self_check,
             keys: self.keys(&raw.keys),
+            metrics_public: raw.telemetry.metrics_public,
             idempotency,
             record_text: match raw.record.text {
                 raw::RecordText::Masked => RecordText::Masked,

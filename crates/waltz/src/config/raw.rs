@@ -37,6 +37,8 @@ pub struct RawConfig {
     pub(crate) retry: Retry,
     /// Answers of requests with the header `Idempotency-Key`, kept in memory for the same request again.
     pub(crate) idempotency: Idempotency,
+    /// What is told about the gateway's work.
+    pub(crate) telemetry: Telemetry,
     /// Who may call. Without any, only programs on this machine may, and `listen` must be loopback.
     pub(crate) keys: Vec<Key>,
 }
@@ -93,6 +95,14 @@ impl Default for Idempotency {
     fn default() -> Self {
         Self { keep_ms: 3_600_000, max_bytes: 64 * 1024 * 1024 }
     }
+}
+
+/// What is told about the gateway's work.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Telemetry {
+    /// `GET /metrics` asks for no key. Off: where there are `[[keys]]`, it asks for the admin token.
+    pub(crate) metrics_public: bool,
 }
 
 /// The master switches.

@@ -8,6 +8,7 @@ use toml::{Table, Value};
 
 use super::raw::RawConfig;
 use super::{Mistake, environment};
+use crate::telemetry;
 
 /// Where a configuration comes from.
 #[derive(Clone, Debug, Default)]
@@ -63,7 +64,9 @@ pub fn load(sources: &Sources) -> Loaded {
         origins.insert((*key).to_owned(), "command line".to_owned());
     }
     let raw = typed(table, &mut mistakes);
-    Loaded { raw, origins, mistakes, warnings: environment.warnings }
+    let mut warnings = environment.warnings;
+    warnings.extend(telemetry::read(&sources.environment).1);
+    Loaded { raw, origins, mistakes, warnings }
 }
 
 fn read_file(file: &Path) -> Result<Table, Mistake> {

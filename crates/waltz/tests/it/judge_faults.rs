@@ -298,3 +298,29 @@ async fn fault_F31_judge_timeout_mid_stream() {
     assert_eq!((&record["decision"], &record["degraded"]), (&json!("released"), &Value::Null));
     assert_eq!(record["scanned"]["release"], "whole");
 }
+
+#[tokio::test]
+async fn fault_F31_a_judge_that_hangs_in_the_middle_of_its_opinion_is_on_record() {
+    let judge = Wire::start(|_, mut call| async move {
+        assert!(
+            call.send("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 999\r\n\r\n{")
+                .await
+        );
+        call.hung_up().await;
+    })
+    .await;
+    let mock = Mock::start("");
+    let config = format!(
+        "{}{}[feedback]\ntimeout_ms = 300\ntargets = [{{ upstream = \"judge\", model = \"judge\" }}]\n\
+         [policy]\ndefault_depth = \"always\"\n",
+        mock.upstream("main"),
+        judge.upstream("judge"),
+    );
+    let gateway = Gateway::start(&config, &[]);
+    let reply = gateway.ask("hello").await;
+    assert_eq!(reply.header("x-waltz-degraded"), "judge_timeout");
+    let record = gateway.record_of(&reply).await;
+    assert_eq!(attempts(&record), [(Some(200), None), (Some(200), Some("timeout"))]);
+    let lasted = record["attempts"][1]["duration_ms"].as_f64().unwrap();
+    assert!(lasted >= 299.0, "to its end, not to its first byte: {lasted}");
+}

@@ -29,5 +29,6 @@ mod reload;
 mod storage_faults;
 mod stream_faults;
 mod streams;
+mod telemetry;
 mod upstream_faults;
 mod wire;
