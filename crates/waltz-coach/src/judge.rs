@@ -1,10 +1,11 @@
 //! The judge: a cascade that costs microseconds on ordinary traffic and asks the feedback model only
-//! where policy wants it. Level 0 is `waltz-screen`; level 3 is the feedback agent.
+//! where policy wants it. Levels 0 and 1 are `waltz-screen`; level 3 is the feedback agent.
 //!
 //! Hard findings combine by maximum, so that a fooled model cannot pull a sure rule down; soft ones
 //! are weighed 0.7 model to 0.3 rules.
 
 mod combine;
+mod linear;
 mod request;
 
 use std::collections::{BTreeMap, HashSet};
@@ -49,7 +50,7 @@ pub struct Draft<'a> {
 /// What the judge works with.
 #[derive(Clone, Copy, Debug)]
 pub struct Judge<'a> {
-    /// Level 0.
+    /// Levels 0 and 1.
     pub screen: &'a Screen,
     /// Level 3, where one is configured.
     pub feedback: Option<&'a FeedbackAgent>,
@@ -76,10 +77,12 @@ impl Judge<'_> {
     }
 }
 
-/// The verdict of level 0 alone. It asks nobody and cannot fail.
+/// The verdict of levels 0 and 1 alone. It asks nobody and cannot fail.
 pub fn read_draft(screen: &Screen, draft: Draft<'_>) -> Verdict {
     let Draft { reading, text, .. } = draft;
     let seen = screen.read(text, Side::Response);
+    let scores = screen.linear().read_response(&reading.linear, text);
+    let refusal = linear::refusal(scores.refusal, seen.refusal);
     let mut issues = Vec::new();
     for finding in &seen.findings {
         // Words addressed to a judge are no harm in themselves, and must not sway the verdict.
@@ -99,7 +102,7 @@ pub fn read_draft(screen: &Screen, draft: Draft<'_>) -> Verdict {
     if seen.findings.iter().any(|finding| matches!(finding.kind, Kind::Pii | Kind::Secret)) {
         issues.extend(disclosures(draft));
     }
-    if seen.refusal < THRESHOLD && goes_along(draft) {
+    if refusal < THRESHOLD && goes_along(draft) {
         issues.extend(reading.issues.iter().map(|asked| Issue {
             category: asked.category.clone(),
             // Soft on purpose: the words of the request convict the answer only until a model reads it.
@@ -110,15 +113,15 @@ pub fn read_draft(screen: &Screen, draft: Draft<'_>) -> Verdict {
         }));
     }
     issues.sort_by(|left, right| right.severity.total_cmp(&left.severity));
-    let mut verdict = Verdict {
-        prompt_harm: reading.harm,
-        refusal: seen.refusal,
-        categories: highest_per_category(&issues),
-        issues,
-        level: Level::Screen,
-        ..Verdict::default()
-    };
+    let mut categories = highest_per_category(&issues);
+    let mut level = linear::add(scores.harm, &scores.categories, "answer", &mut categories, &mut issues);
+    if (refusal >= THRESHOLD) != (seen.refusal >= THRESHOLD) {
+        level = Level::Linear;
+    }
+    let mut verdict =
+        Verdict { prompt_harm: reading.harm, refusal, categories, issues, level, ..Verdict::default() };
     settle(&mut verdict, draft);
+    verdict.response_harm = linear::harm(scores.harm, verdict.response_harm);
     verdict
 }
 

@@ -36,6 +36,9 @@ pub enum Error {
     /// The regular expressions of all rules together could not be compiled.
     #[error("cannot compile the regular expressions of all rules together")]
     Expressions(#[source] Box<regex::Error>),
+    /// The weights of the linear judge cannot be used.
+    #[error("cannot read the weights of the linear judge")]
+    Weights(#[from] WeightsError),
 }
 
 /// Why a weights file of the linear judge cannot be used.

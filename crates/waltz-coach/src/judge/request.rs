@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use waltz_exchange::openai::{ChatRequest, Speaker};
-use waltz_exchange::{Category, Issue, Risk};
+use waltz_exchange::{Category, Issue, Level, Risk};
+use waltz_screen::linear::PromptScores;
 use waltz_screen::{Finding, Kind, Screen, Side};
 
-use super::{THRESHOLD, highest_per_category};
+use super::{THRESHOLD, highest_per_category, linear};
 use crate::templates;
 
 /// What was read in a request. Harm counts for the current turn alone: an earlier turn that was
@@ -27,6 +28,10 @@ pub struct RequestReading {
     pub disguised: bool,
     /// An operator's rule says that the request must not go on.
     pub blocks: bool,
+    /// What level 1 says about the current turn.
+    pub linear: PromptScores,
+    /// The level that decided whether the current turn asks for harm.
+    pub level: Level,
     /// What all that means.
     pub risk: Risk,
     /// Text fields read.
@@ -99,6 +104,11 @@ fn read_current_turn(screen: &Screen, asked: &str, reading: &mut RequestReading)
     reading.issues.sort_by(|left, right| right.severity.total_cmp(&left.severity));
     reading.categories = highest_per_category(&reading.issues);
     reading.harm = reading.categories.values().copied().fold(0.0, f32::max);
+    reading.linear = screen.linear().read_prompt(asked);
+    let scores = reading.linear;
+    reading.level =
+        linear::add(scores.harm, &scores.categories, "request", &mut reading.categories, &mut reading.issues);
+    reading.harm = linear::harm(scores.harm, reading.harm);
 }
 
 /// Steering the model or the judge is a reason to look closer, not a harm of its own.

@@ -16,6 +16,9 @@ const PIECE_VALUE: f32 = 0.5;
 /// Words at the start whose pairs are also hashed apart: an answer shows early whether it refuses.
 const OPENING_WORDS: usize = 12;
 
+/// Added to the square of a text's length: a few words are thin evidence, so that they weigh less.
+const THIN: f32 = 16.0;
+
 const WORD_SEED: u64 = 0x9ae1_6a3b_2f90_404f;
 const PAIR_SEED: u64 = 0xc3a5_c85c_97cb_3127;
 const PIECE_SEED: u64 = 0xb492_b66f_be98_f273;
@@ -63,8 +66,7 @@ struct Entry {
 }
 
 /// Hands every feature of a chunk to `emit`, as a row of a table with 2 to the `bits` rows and a value.
-/// Returns the length of the vector, by which a sum over the rows is to be divided; 0 where nothing
-/// was read. Values grow with the root of a count, so that repeating a word gains little.
+/// Returns the length by which a sum over the rows is to be divided; 0 where nothing was read. Values grow with the root of a count, so that repeating a word gains little.
 pub fn read(text: &Text, chunk: usize, bits: u32, mut emit: impl FnMut(usize, f32)) -> f32 {
     let first = chunk * CHUNK_WORDS;
     let last = (first + CHUNK_WORDS).min(text.words.words.len());
@@ -100,7 +102,7 @@ pub fn read(text: &Text, chunk: usize, bits: u32, mut emit: impl FnMut(usize, f3
         });
         squares += value * value * pieces as f32;
     }
-    squares.sqrt()
+    (squares + THIN).sqrt()
 }
 
 /// Every run of three to five bytes of a word with a mark at either end.

@@ -74,6 +74,14 @@ impl Edges {
         // A rational curve, because the exponential function differs between machines.
         0.5 + 0.5 * steps / (1.0 + steps.abs())
     }
+
+    /// The raw score that [`Self::rescale`] brought here, for calibration.
+    pub fn raw(&self, score: f32) -> f32 {
+        let Self { low, decision, high } = *self;
+        let part = (2.0 * score - 1.0).clamp(-0.999_999, 0.999_999);
+        let step = if part >= 0.0 { high - decision } else { decision - low };
+        decision + step * part / (1.0 - part.abs())
+    }
 }
 
 impl Weights {
