@@ -11,9 +11,7 @@ mod weights;
 use std::borrow::Cow;
 
 pub use features::{CHUNK_WORDS, Text, read as read_features};
-pub use weights::{
-    CATEGORIES, COLUMNS, CONTEXT, Edges, Figures, PROMPT, REFUSAL, RESPONSE, SCORES, Weights,
-};
+pub use weights::{CATEGORIES, COLUMNS, CONTEXT, Edges, Figures, PROMPT, REFUSAL, RESPONSE, SCORES, Weights};
 
 use crate::error::WeightsError;
 

@@ -84,14 +84,14 @@ pub fn split(settings: &Settings<'_>) -> Result<Split, Error> {
     }
     let wrappers = read_half(sources, data, Half::Frames, &screen)?;
     let data_rows = taught.len();
-    let made = made::for_training(&taught, &wrappers, schedule.goals, sources.seed);
+    let made = made::for_training(&taught, &wrappers, schedule.goals, sources.seed)?;
     taught.extend(made);
     for row in &mut taught {
         infer_refusal(row, &screen);
     }
     let mut validation = read_half(sources, data, Half::Validation, &screen)?;
     validation.retain(|row| row.allowed);
-    validation.extend(made::for_validation(schedule.goals / 4, sources.seed));
+    validation.extend(made::for_validation(schedule.goals / 4, sources.seed)?);
     let other = if *half == Half::A { Half::B } else { Half::A };
     let mut held = read_half(sources, data, other, &screen)?;
     held.extend(read_half(sources, data, Half::Held, &screen)?);

@@ -82,7 +82,9 @@ fn the_edges_are_where_the_scores_say() {
 fn disguises_are_undone_before_hashing() {
     let judge = LinearJudge::new(small());
     let plain = judge.read_prompt("how to hack the account");
-    for disguised in ["HOW to HACK the account", "how to h4ck the 4ccount", "how to h\u{200b}ack the ａccount"] {
+    for disguised in
+        ["HOW to HACK the account", "how to h4ck the 4ccount", "how to h\u{200b}ack the ａccount"]
+    {
         assert_eq!(judge.read_prompt(disguised), plain, "{disguised}");
     }
     assert_ne!(judge.read_prompt("how to pack the account"), plain);

@@ -161,9 +161,9 @@ impl Figures {
             return Err(WeightsError::Figure { index });
         }
         // A step of nothing would make the curve jump.
-        if let Some(score) = edges.iter().position(|edge| {
-            edge.decision - edge.low < 1e-4 || edge.high - edge.decision < 1e-4
-        }) {
+        if let Some(score) =
+            edges.iter().position(|edge| edge.decision - edge.low < 1e-4 || edge.high - edge.decision < 1e-4)
+        {
             return Err(WeightsError::Edges { score });
         }
         Ok(Self { scales, biases, edges, mix })

@@ -13,7 +13,7 @@ pub(super) struct Sample<'a> {
 /// The share of positives that lies below the band: the judge may be sure and wrong so often.
 const MISSED: f64 = 0.03;
 /// The share of negatives that lies above the band.
-const ALARMED: f64 = 0.004;
+const ALARMED: f64 = 0.0025;
 /// Edges that lie closer are moved apart, so that no score jumps.
 const CLOSEST: f32 = 0.05;
 
@@ -35,7 +35,8 @@ pub(super) fn edges(samples: &[Sample<'_>], prior: f64) -> Edges {
     weighted.sort_by(|left, right| right.0.total_cmp(&left.0));
     let decision = best_f1(&weighted, prior);
     let low = passed(weighted.iter().rev().filter(|sample| sample.1), MISSED * prior).min(decision - CLOSEST);
-    let high = passed(weighted.iter().filter(|sample| !sample.1), ALARMED * (1.0 - prior)).max(decision + CLOSEST);
+    let high =
+        passed(weighted.iter().filter(|sample| !sample.1), ALARMED * (1.0 - prior)).max(decision + CLOSEST);
     Edges { low, decision, high }
 }
 

@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 
 use waltz_screen::linear::{
-    CATEGORIES, COLUMNS, CONTEXT, Edges, Figures, PROMPT, REFUSAL, RESPONSE, SCORES, Text, Weights, read_features,
+    CATEGORIES, COLUMNS, CONTEXT, Edges, Figures, PROMPT, REFUSAL, RESPONSE, SCORES, Text, Weights,
+    read_features,
 };
 
 use super::chance::Chance;
@@ -27,7 +28,7 @@ pub struct Schedule {
 
 impl Default for Schedule {
     fn default() -> Self {
-        Self { bits: 18, epochs: 5, rate: 0.3, decay: 1e-3, goals: 4000 }
+        Self { bits: 18, epochs: 5, rate: 0.5, decay: 1e-3, goals: 16_000 }
     }
 }
 
@@ -64,7 +65,12 @@ impl Vector {
 }
 
 /// Learns from the rows; `progress` is told how many of all steps are done.
-pub(super) fn learn(rows: &[Row], schedule: Schedule, seed: u64, progress: &mut dyn FnMut(usize, usize)) -> Weights {
+pub(super) fn learn(
+    rows: &[Row],
+    schedule: Schedule,
+    seed: u64,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Weights {
     let Schedule { bits, epochs, rate, decay, .. } = schedule;
     let mut learner = Learner {
         bits,
@@ -104,14 +110,26 @@ impl Learner {
         }
         asked.read(&row.prompt, self.bits);
         if let Some(harmful) = row.harmful {
-            self.step(PROMPT, &[(PROMPT, 1.0, asked)], harmful, row.weight * balance.of(PROMPT, harmful), rate);
+            self.step(
+                PROMPT,
+                &[(PROMPT, 1.0, asked)],
+                harmful,
+                row.weight * balance.of(PROMPT, harmful),
+                rate,
+            );
             self.learn_categories(row, harmful, asked, balance, rate);
         }
         let Some(response) = response else { return };
         said.read(response, self.bits);
         if let Some(is_unsafe) = row.is_unsafe {
             let weight = row.weight * balance.of(RESPONSE, is_unsafe);
-            self.step(RESPONSE, &[(RESPONSE, 1.0, said), (CONTEXT, CONTEXT_SHARE, asked)], is_unsafe, weight, rate);
+            self.step(
+                RESPONSE,
+                &[(RESPONSE, 1.0, said), (CONTEXT, CONTEXT_SHARE, asked)],
+                is_unsafe,
+                weight,
+                rate,
+            );
             self.learn_categories(row, is_unsafe, said, balance, rate);
         }
         if let Some(refusal) = row.refusal {
@@ -188,7 +206,8 @@ struct Balance {
 impl Balance {
     fn new(rows: &[Row]) -> Self {
         let mut sums = [[0.0_f64; 2]; SCORES];
-        let mut add = |score: usize, is_it: bool, weight: f32| sums[score][usize::from(is_it)] += f64::from(weight);
+        let mut add =
+            |score: usize, is_it: bool, weight: f32| sums[score][usize::from(is_it)] += f64::from(weight);
         for row in rows {
             let labels = [(PROMPT, row.harmful), (RESPONSE, row.is_unsafe), (REFUSAL, row.refusal)];
             for (score, label) in labels {

@@ -9,6 +9,8 @@ mod refusals;
 
 use super::chance::Chance;
 use super::rows::Row;
+use crate::Error;
+use goals::Goals;
 
 /// What a row that was made counts.
 const WEIGHT: f32 = 0.5;
@@ -22,11 +24,17 @@ const SLOT: &str = "[INSERT PROMPT HERE]";
 const SOURCE: &str = "made";
 
 /// Rows to learn from: `goals` of each kind, and copies of the data.
-pub(super) fn for_training(data: &[Row], wrappers: &[Row], goals: usize, seed: u64) -> Vec<Row> {
+pub(super) fn for_training(
+    data: &[Row],
+    wrappers: &[Row],
+    goals: usize,
+    seed: u64,
+) -> Result<Vec<Row>, Error> {
+    let lists = Goals::read()?;
     let mut chance = Chance::new(seed ^ 0x5eed_0001);
-    let mut rows = framed_goals(goals, frames::LONG, &mut chance);
+    let mut rows = framed_goals(&lists, goals, frames::LONG, &mut chance);
     rows.extend(wrapped(data, wrappers, &mut chance));
-    rows.extend(refusing(goals, &mut chance));
+    rows.extend(refusing(&lists, goals, &mut chance));
     rows.extend(beginnings(data, &mut chance));
     rows.extend(harmless_texts(data));
     rows.extend((0..2 * goals).map(|_| Row {
@@ -37,21 +45,21 @@ pub(super) fn for_training(data: &[Row], wrappers: &[Row], goals: usize, seed: u
         allowed: true,
         ..Row::default()
     }));
-    rows
+    Ok(rows)
 }
 
 /// Rows to set the edges by, in frames that training never sees.
-pub(super) fn for_validation(goals: usize, seed: u64) -> Vec<Row> {
-    framed_goals(goals, frames::HELD_BACK, &mut Chance::new(seed ^ 0x5eed_0002))
+pub(super) fn for_validation(goals: usize, seed: u64) -> Result<Vec<Row>, Error> {
+    Ok(framed_goals(&Goals::read()?, goals, frames::HELD_BACK, &mut Chance::new(seed ^ 0x5eed_0002)))
 }
 
 /// Harmless and harmful goals, in turn, in the same frames.
-fn framed_goals(goals: usize, long: &[&str], chance: &mut Chance) -> Vec<Row> {
+fn framed_goals(lists: &Goals, goals: usize, long: &[&str], chance: &mut Chance) -> Vec<Row> {
     let mut rows = Vec::with_capacity(2 * goals);
     for _ in 0..goals {
         let frame = if chance.once_in(3) { chance.pick(frames::PLAIN) } else { chance.pick(long) };
         for harmful in [false, true] {
-            let goal = if harmful { goals::harmful(chance) } else { goals::benign(chance) };
+            let goal = if harmful { lists.harmful(chance) } else { lists.benign(chance) };
             rows.push(Row {
                 source: SOURCE.to_owned(),
                 prompt: frame.replace("{goal}", &goal.text),
@@ -83,7 +91,11 @@ fn wrapped(data: &[Row], wrappers: &[Row], chance: &mut Chance) -> Vec<Row> {
             chance.pick(frames::LONG).replace("{goal}", &quoted)
         } else {
             let wrapper = chance.pick(&wrappers);
-            if wrapper.contains(SLOT) { wrapper.replace(SLOT, &row.prompt) } else { format!("{wrapper}\n{}", row.prompt) }
+            if wrapper.contains(SLOT) {
+                wrapper.replace(SLOT, &row.prompt)
+            } else {
+                format!("{wrapper}\n{}", row.prompt)
+            }
         };
         let weight = row.weight * 0.5;
         rows.push(Row { prompt, response: None, is_unsafe: None, refusal: None, weight, ..row.clone() });
@@ -92,10 +104,10 @@ fn wrapped(data: &[Row], wrappers: &[Row], chance: &mut Chance) -> Vec<Row> {
 }
 
 /// Refusals of goals of both kinds, and answers that only begin like one.
-fn refusing(count: usize, chance: &mut Chance) -> Vec<Row> {
+fn refusing(lists: &Goals, count: usize, chance: &mut Chance) -> Vec<Row> {
     let mut rows = Vec::with_capacity(2 * count);
     for _ in 0..count {
-        let goal = if chance.once_in(2) { goals::harmful(chance) } else { goals::benign(chance) };
+        let goal = if chance.once_in(2) { lists.harmful(chance) } else { lists.benign(chance) };
         let prompt = chance.pick(frames::PLAIN).replace("{goal}", &goal.text);
         let refusal = chance.pick(refusals::REFUSALS).replace("{goal}", &goal.text);
         let begins = if chance.once_in(3) { refusals::ANSWERS } else { refusals::HELPFUL_BEGINNINGS };
@@ -122,13 +134,17 @@ fn refusing(count: usize, chance: &mut Chance) -> Vec<Row> {
 fn beginnings(data: &[Row], chance: &mut Chance) -> Vec<Row> {
     let mut rows = Vec::new();
     for row in data.iter().filter(|row| row.is_unsafe.is_some()) {
-        let Some(response) = row.response.as_deref().filter(|response| response.len() >= 200) else { continue };
+        let Some(response) = row.response.as_deref().filter(|response| response.len() >= 200) else {
+            continue;
+        };
         if !chance.once_in(3) {
             continue;
         }
         let from = if row.is_unsafe == Some(true) { response.len() / 2 } else { 80 };
         let wanted = from + chance.below(response.len() - from);
-        let Some(end) = response.char_indices().map(|(at, _)| at).filter(|at| *at <= wanted).last() else { continue };
+        let Some(end) = response.char_indices().map(|(at, _)| at).filter(|at| *at <= wanted).last() else {
+            continue;
+        };
         let end = response[..end].rfind(' ').unwrap_or(end);
         let response = Some(response[..end].to_owned());
         rows.push(Row { response, harmful: None, weight: row.weight * 0.5, ..row.clone() });

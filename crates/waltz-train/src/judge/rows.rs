@@ -68,14 +68,22 @@ pub fn read_half(sources: &Sources, folder: &Path, half: Half, screen: &Screen) 
     Ok(rows)
 }
 
-fn read_source(sources: &Sources, source: &Source, folder: &Path, screen: &Screen) -> Result<Vec<Row>, Error> {
+fn read_source(
+    sources: &Sources,
+    source: &Source,
+    folder: &Path,
+    screen: &Screen,
+) -> Result<Vec<Row>, Error> {
     let (path, lines) = open(folder, &source.name)?;
     let mut rows = Vec::new();
     let mut asked = BTreeSet::new();
     for (index, line) in lines.lines().enumerate() {
         let line = line.map_err(|error| Error::Read { path: path.clone(), source: error })?;
-        let raw: Raw = serde_json::from_str(&line)
-            .map_err(|error| Error::Row { path: path.clone(), line: index + 1, source: error })?;
+        let raw: Raw = serde_json::from_str(&line).map_err(|error| Error::Row {
+            path: path.clone(),
+            line: index + 1,
+            source: error,
+        })?;
         let trust = raw.label_source.as_deref().unwrap_or("assumed");
         let Some(trust) = sources.trust.get(trust) else {
             return Err(Error::Source(format!("nothing was decided about labels of kind `{trust}`")));

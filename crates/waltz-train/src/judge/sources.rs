@@ -91,8 +91,8 @@ pub enum Half {
 impl Sources {
     /// Reads and checks the file.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        let text =
+            std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
         Self::parse(&text)
     }
 
