@@ -87,10 +87,8 @@ impl LinearJudge {
         };
         // A refusal is said at the start.
         let refusal = self.rescaled(REFUSAL, self.raw(&text, 0)[REFUSAL]);
-        let [harmful, refused, answered] = self.weights.figures.mix;
-        let mixed = harmful * prompt.harm + refused * refusal + answered * prompt.harm * (1.0 - refusal);
         ResponseScores {
-            harm: self.rescaled(RESPONSE, worst[RESPONSE] + prompt.context + mixed),
+            harm: self.rescaled(RESPONSE, worst[RESPONSE] + prompt.context),
             refusal,
             categories: self.categories(&worst),
         }

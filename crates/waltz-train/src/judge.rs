@@ -14,13 +14,13 @@ mod sources;
 use std::path::Path;
 
 use waltz_screen::Screen;
-use waltz_screen::linear::{Edges, LinearJudge, PROMPT, REFUSAL, RESPONSE, Weights};
+use waltz_screen::linear::{Edges, LinearJudge, PROMPT, REFUSAL, RESPONSE, UNSURE_TO, Weights};
 
 use crate::Error;
 use calibrate::Sample;
 
 pub use learn::Schedule;
-pub use measure::{Measures, measure};
+pub use measure::{Measures, Scored, measure};
 pub use rows::{Row, read_half};
 pub use sources::{Half, Source, Sources};
 
@@ -176,7 +176,7 @@ fn measure_all(judge: &LinearJudge, rows: &[Row]) -> Vec<Measured> {
         }
         for ((head, _, _), scored) in HEADS.iter().zip(heads) {
             if !scored.is_empty() {
-                let measures = measure(&scored, 0.5);
+                let measures = measure(&scored, 0.5, UNSURE_TO);
                 measured.push(Measured { source: name.to_owned(), head, measures });
             }
         }

@@ -1,5 +1,6 @@
 //! The training as a whole, on a small world of its own: it learns, it repeats itself to the last bit, and
 //! it keeps rows apart that must not mix.
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up its world fails")]
 
 use std::path::Path;
 
@@ -35,6 +36,9 @@ name = "wrapping"
 half = "frames"
 "#;
 
+/// What a short training on the shared data sums up to.
+const SHORT_TRAINING: u64 = 5_436_914_071_658_151_141;
+
 /// Two kinds of rows that differ in their nouns; `first` makes the rows of each source their own.
 fn write_world(folder: &Path, sources: &[(&str, &str, usize)]) {
     let bad = ["wolf", "storm", "thorn", "venom", "ember", "blade"];
@@ -45,7 +49,8 @@ fn write_world(folder: &Path, sources: &[(&str, &str, usize)]) {
             let harmful = number % 2 == 0;
             let words = if harmful { bad } else { good };
             let (one, other) = (words[number % 6], words[(number / 6) % 6]);
-            let response = if harmful { "I'm sorry, but I can't help with that." } else { "Sure, here it is." };
+            let response =
+                if harmful { "I'm sorry, but I can't help with that." } else { "Sure, here it is." };
             let row = serde_json::json!({
                 "prompt": format!("question {number} about the {one} and the {other}"),
                 "response": response,
@@ -103,8 +108,12 @@ fn it_learns_what_tells_the_kinds_apart_and_measures_on_what_it_never_saw() {
 fn rows_without_an_allowed_licence_teach_nothing_that_is_shipped() {
     let folder = world();
     let sources = Sources::parse(SOURCES).unwrap();
-    let settings =
-        |half| Settings { data: folder.path(), sources: &sources, half, schedule: Schedule { goals: 1, ..Schedule::default() } };
+    let settings = |half| Settings {
+        data: folder.path(),
+        sources: &sources,
+        half,
+        schedule: Schedule { goals: 1, ..Schedule::default() },
+    };
     let shipped = split(&settings(Half::A)).unwrap();
     assert!(shipped.taught.iter().all(|row| row.allowed && row.source != "closed"));
     assert!(shipped.validation.iter().all(|row| row.allowed));
@@ -144,6 +153,25 @@ fn what_nobody_decided_is_an_error() {
         let message = outcome.unwrap_err().to_string();
         assert!(message.contains(named), "{message}");
     }
+}
+
+/// A short training on the shared data, where that is at hand, gives these bytes on every machine. A change of
+/// the rows, of the normaliser, of words or of a pattern family changes them, and then the committed weights
+/// are to be trained anew.
+#[test]
+fn a_short_training_gives_the_same_bytes_on_every_machine() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let data = root.join("../shared/data");
+    if !data.exists() {
+        return;
+    }
+    let sources = Sources::read(&root.join("models/judge/sources.toml")).unwrap();
+    let schedule = Schedule { bits: 10, epochs: 1, goals: 200, ..Schedule::default() };
+    let settings = Settings { data: &data, sources: &sources, half: Half::A, schedule };
+    let trained = learn_from(&split(&settings).unwrap(), &settings, &mut |_, _| {}).unwrap();
+    let bytes = trained.weights.to_bytes();
+    let checksum = bytes.iter().fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
+    assert_eq!(checksum, SHORT_TRAINING);
 }
 
 /// The committed list is for the shared data where that is at hand: every file has a decision.

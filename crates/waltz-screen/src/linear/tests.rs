@@ -6,12 +6,7 @@ use super::*;
 
 fn small() -> Weights {
     let edges = Edges { low: -1.0, decision: 0.0, high: 1.0 };
-    let figures = Figures {
-        scales: [0.02; COLUMNS],
-        biases: [0.0; SCORES],
-        edges: [edges; SCORES],
-        mix: [0.5, -0.5, 1.0],
-    };
+    let figures = Figures { scales: [0.02; COLUMNS], biases: [0.0; SCORES], edges: [edges; SCORES] };
     // Rows that differ, so that a swapped row or column changes a score.
     let table: Vec<u8> = (0..COLUMNS << 8).map(|index| (index * 37 % 251) as u8).collect();
     Weights { bits: 8, figures, table: Cow::Owned(table) }
@@ -100,21 +95,22 @@ fn the_prompt_counts_for_the_answer() {
     assert_eq!((one.refusal, one.categories), (other.refusal, other.categories));
 }
 
-/// Padding of any length cannot lower the harm of what it surrounds by more than the cut of a chunk.
+/// A long text is as harmful as its worst chunk, so that padding cannot thin out what it hides.
 #[test]
-fn a_long_text_is_as_harmful_as_its_worst_chunk() {
+fn padding_in_other_chunks_changes_nothing() {
     let judge = LinearJudge::new(small());
-    let chunk = "harbour ships sail past the old town ".repeat(CHUNK_WORDS / 7 + 1);
-    let words: Vec<&str> = chunk.split_whitespace().take(CHUNK_WORDS).collect();
-    let padding = words.join(" ");
-    let core = "the quick brown fox jumps over a lazy dog";
-    let (first, second) = (judge.read_prompt(&padding), judge.read_prompt(core));
-    // Openings are hashed apart at the start of a text only, so the core is compared as a later chunk.
-    let later = judge.read_prompt(&format!("{padding} {core}"));
-    assert!(later.harm >= first.harm);
-    let buried = judge.read_prompt(&format!("{padding} {core} {}", "\u{2060}".repeat(1000)));
-    assert_eq!(later, buried);
-    assert!(second.harm != first.harm);
+    let filler = |word: &str, count: usize| vec![word; count].join(" ");
+    let (first, core) = (filler("harbour", CHUNK_WORDS), "the quick brown fox jumps over a lazy dog");
+    let short = judge.read_prompt(&format!("{first} {core}"));
+    let alone = judge.read_prompt(&first);
+    // The same core with more of the same padding before it, at the same place of its chunk.
+    let long = judge.read_prompt(&format!("{first} {} {core}", filler("harbour", 3 * CHUNK_WORDS)));
+    assert_eq!(short.harm.max(alone.harm), long.harm.max(alone.harm));
+    let text = Text::new(&format!("{first} {core}"));
+    assert_eq!(text.chunks(), 2);
+    let worst = judge.raw(&text, 0)[PROMPT].max(judge.raw(&text, 1)[PROMPT]);
+    assert_eq!(short.harm, judge.weights().figures.edges[PROMPT].rescale(worst));
+    assert_ne!(judge.raw(&text, 0)[PROMPT], judge.raw(&text, 1)[PROMPT]);
 }
 
 proptest! {

@@ -26,7 +26,7 @@ pub const CONTEXT: usize = 11;
 const MAGIC: [u8; 8] = *b"waltzlin";
 const VERSION: u32 = 1;
 const HEADER: usize = MAGIC.len() + 3 * 4;
-const FIGURES: usize = COLUMNS + SCORES + 3 * SCORES + 3;
+const FIGURES: usize = COLUMNS + SCORES + 3 * SCORES;
 const BITS: std::ops::RangeInclusive<u32> = 8..=22;
 
 /// Everything in the file.
@@ -49,9 +49,6 @@ pub struct Figures {
     pub biases: [f32; SCORES],
     /// Where a score decides and where it is sure.
     pub edges: [Edges; SCORES],
-    /// What is added to the harm of an answer for a harmful prompt, for a refusal, and for an answer to
-    /// a harmful prompt that is none.
-    pub mix: [f32; 3],
 }
 
 /// The three places on a raw score that calibration found.
@@ -133,9 +130,9 @@ impl Weights {
         for number in [VERSION, *bits, COLUMNS as u32] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
-        let Figures { scales, biases, edges, mix } = figures;
+        let Figures { scales, biases, edges } = figures;
         let edges = edges.iter().flat_map(|edge| [&edge.low, &edge.decision, &edge.high]);
-        for figure in scales.iter().chain(biases).chain(edges).chain(mix) {
+        for figure in scales.iter().chain(biases).chain(edges) {
             bytes.extend_from_slice(&figure.to_le_bytes());
         }
         bytes.extend_from_slice(table);
@@ -156,7 +153,6 @@ impl Figures {
         let biases = std::array::from_fn(|_| next());
         let edges: [Edges; SCORES] =
             std::array::from_fn(|_| Edges { low: next(), decision: next(), high: next() });
-        let mix = std::array::from_fn(|_| next());
         if let Some(index) = scales.iter().position(|scale| *scale <= 0.0) {
             return Err(WeightsError::Figure { index });
         }
@@ -166,6 +162,6 @@ impl Figures {
         {
             return Err(WeightsError::Edges { score });
         }
-        Ok(Self { scales, biases, edges, mix })
+        Ok(Self { scales, biases, edges })
     }
 }

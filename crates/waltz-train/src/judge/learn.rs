@@ -193,7 +193,7 @@ impl Learner {
         }
         scales[CONTEXT] *= CONTEXT_SHARE;
         let edges = [Edges { low: -1.0, decision: 0.0, high: 1.0 }; SCORES];
-        let figures = Figures { scales, biases: self.biases, edges, mix: [0.0; 3] };
+        let figures = Figures { scales, biases: self.biases, edges };
         Weights { bits: self.bits, figures, table: Cow::Owned(table) }
     }
 }

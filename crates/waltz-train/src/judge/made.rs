@@ -142,7 +142,7 @@ fn beginnings(data: &[Row], chance: &mut Chance) -> Vec<Row> {
         }
         let from = if row.is_unsafe == Some(true) { response.len() / 2 } else { 80 };
         let wanted = from + chance.below(response.len() - from);
-        let Some(end) = response.char_indices().map(|(at, _)| at).filter(|at| *at <= wanted).last() else {
+        let Some(end) = response.char_indices().map(|(at, _)| at).rfind(|at| *at <= wanted) else {
             continue;
         };
         let end = response[..end].rfind(' ').unwrap_or(end);

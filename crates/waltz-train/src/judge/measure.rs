@@ -1,7 +1,7 @@
 //! How good a score is on labelled rows: F1 at the threshold, AUC, false positives.
 
 /// A raw or rescaled score and the truth.
-pub(super) type Scored = (f32, bool);
+pub type Scored = (f32, bool);
 
 /// What is reported about one score on one set of rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,16 +20,26 @@ pub struct Measures {
     pub fpr: Option<(f64, f64, f64)>,
     /// Found at the threshold.
     pub recall: Option<f64>,
+    /// False positives where the judge is sure.
+    pub fpr_sure: Option<(f64, f64, f64)>,
+    /// Found where the judge is sure.
+    pub recall_sure: Option<f64>,
 }
 
-/// Measures scores against the truth at a threshold.
-pub fn measure(scored: &[(f32, bool)], threshold: f32) -> Measures {
+/// Measures scores against the truth at a threshold, and at the higher one from which a score is sure.
+pub fn measure(scored: &[Scored], threshold: f32, sure: f32) -> Measures {
     let mut sorted = scored.to_vec();
     sorted.sort_by(|left, right| right.0.total_cmp(&left.0));
     let positives = sorted.iter().filter(|(_, truth)| *truth).count();
     let negatives = sorted.len() - positives;
-    let found = sorted.iter().filter(|(score, truth)| *truth && *score >= threshold).count();
-    let wrong = sorted.iter().filter(|(score, truth)| !*truth && *score >= threshold).count();
+    let above = |edge: f32, kind: bool| {
+        sorted.iter().filter(|(score, truth)| *truth == kind && *score >= edge).count()
+    };
+    let (found, wrong) = (above(threshold, true), above(threshold, false));
+    let alarms = |wrong: usize| {
+        let (low, high) = wilson(wrong, negatives);
+        (wrong as f64 / negatives as f64, low, high)
+    };
     let both = positives > 0 && negatives > 0;
     Measures {
         positives,
@@ -37,11 +47,10 @@ pub fn measure(scored: &[(f32, bool)], threshold: f32) -> Measures {
         f1: (positives > 0).then(|| 2.0 * found as f64 / (found + wrong + positives) as f64),
         auc: both.then(|| area(&sorted, positives, negatives)),
         fpr_at_95: both.then(|| false_positives_at(&sorted, positives, negatives)),
-        fpr: (negatives > 0).then(|| {
-            let (low, high) = wilson(wrong, negatives);
-            (wrong as f64 / negatives as f64, low, high)
-        }),
+        fpr: (negatives > 0).then(|| alarms(wrong)),
         recall: (positives > 0).then(|| found as f64 / positives as f64),
+        fpr_sure: (negatives > 0).then(|| alarms(above(sure, false))),
+        recall_sure: (positives > 0).then(|| above(sure, true) as f64 / positives as f64),
     }
 }
 
@@ -98,10 +107,11 @@ mod tests {
     #[test]
     fn a_perfect_and_a_blind_score() {
         let perfect = [(0.9, true), (0.8, true), (0.2, false), (0.1, false)];
-        let measures = measure(&perfect, 0.5);
+        let measures = measure(&perfect, 0.5, 0.85);
         assert_eq!((measures.f1, measures.auc, measures.fpr_at_95), (Some(1.0), Some(1.0), Some(0.0)));
+        assert_eq!((measures.recall, measures.recall_sure), (Some(1.0), Some(0.5)));
         let blind = [(0.5, true), (0.5, false), (0.5, true), (0.5, false)];
-        let measures = measure(&blind, 0.5);
+        let measures = measure(&blind, 0.5, 0.75);
         assert_eq!((measures.auc, measures.recall), (Some(0.5), Some(1.0)));
         assert_eq!(measures.f1, Some(2.0 * 2.0 / 6.0));
     }

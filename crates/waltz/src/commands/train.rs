@@ -112,22 +112,27 @@ fn write_rows(folder: &Path, parts: &Split) -> Result<(), Exit> {
 }
 
 fn print_table(measured: &[Measured]) -> Result<(), Exit> {
-    print("| source | head | n+ | n- | F1 | AUC | FPR at 95 % recall | recall | false positives |")?;
-    print("|---|---|---|---|---|---|---|---|---|")?;
+    print(
+        "| source | head | n+ | n- | F1 | AUC | FPR at 95 % recall | recall | false positives | recall, sure | false positives, sure |",
+    )?;
+    print("|---|---|---|---|---|---|---|---|---|---|---|")?;
     let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"));
+    let percent = |value: Option<(f64, f64, f64)>| match value {
+        Some((wrong, low, high)) => format!("{:.1} % [{:.1}, {:.1}]", wrong * 1e2, low * 1e2, high * 1e2),
+        None => "-".to_owned(),
+    };
     for Measured { source, head, measures } in measured {
-        let wrong = measures.fpr.map_or_else(
-            || "-".to_owned(),
-            |(wrong, low, high)| format!("{:.1} % [{:.1}, {:.1}]", wrong * 1e2, low * 1e2, high * 1e2),
-        );
         print(&format!(
-            "| {source} | {head} | {} | {} | {} | {} | {} | {} | {wrong} |",
+            "| {source} | {head} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
             measures.positives,
             measures.negatives,
             share(measures.f1),
             share(measures.auc),
             share(measures.fpr_at_95),
             share(measures.recall),
+            percent(measures.fpr),
+            share(measures.recall_sure),
+            percent(measures.fpr_sure),
         ))?;
     }
     Ok(())
