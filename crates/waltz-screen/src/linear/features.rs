@@ -4,11 +4,16 @@
 //! is hashed. The trainer and the forward pass both call [`read`]; there is no second reading. A text of
 //! more than [`CHUNK_WORDS`] words is read in chunks, so that padding cannot thin out what it hides.
 
-use crate::normalise::normalise;
+use std::borrow::Cow;
+
+use crate::normalise::{boundary_before, normalise};
 use crate::words::{self, Words};
 
 /// The most words that are read together.
 pub const CHUNK_WORDS: usize = 512;
+/// Of a longer text this many bytes are read at either end, so that a hostile megabyte takes no longer; the
+/// rules read all of it.
+const END_BYTES: usize = 64 << 10;
 /// Longer words are cut for hashing: no language needs more, and encoded data would fill the table.
 const LONGEST_WORD: usize = 24;
 /// A piece of a word counts less than a word, because a word has many pieces.
@@ -36,7 +41,8 @@ impl Text {
     /// Normalises a text and splits it into words; letters that were spaced out or written as digits
     /// are put back.
     pub fn new(text: &str) -> Self {
-        let normalised = normalise(text);
+        let text = ends(text);
+        let normalised = normalise(&text);
         let plain = words::split(&normalised.text, false);
         let respelt =
             if plain.odd { words::respelt(&normalised.text, &plain).into_iter().next() } else { None };
@@ -55,6 +61,15 @@ impl Text {
         let bytes = &view.text.as_bytes()[start..end];
         &bytes[..bytes.len().min(LONGEST_WORD)]
     }
+}
+
+fn ends(text: &str) -> Cow<'_, str> {
+    if text.len() <= 2 * END_BYTES {
+        return Cow::Borrowed(text);
+    }
+    let head = &text[..boundary_before(text, END_BYTES)];
+    let tail = &text[boundary_before(text, text.len() - END_BYTES)..];
+    Cow::Owned(format!("{head}\n{tail}"))
 }
 
 /// A word or a pair of words, and how often it stands in the chunk.

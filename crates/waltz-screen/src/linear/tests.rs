@@ -113,6 +113,20 @@ fn padding_in_other_chunks_changes_nothing() {
     assert_ne!(judge.raw(&text, 0)[PROMPT], judge.raw(&text, 1)[PROMPT]);
 }
 
+/// A hostile megabyte costs as much as its two ends.
+#[test]
+fn a_very_long_text_is_read_at_both_ends() {
+    let long = "é".repeat(1 << 20);
+    assert!(Text::new(&format!("start {long} end")).chunks() <= 1);
+    let words = Text::new(&"word ".repeat(1 << 20));
+    assert!(words.chunks() <= (128 << 10) / 5 / CHUNK_WORDS + 1, "{}", words.chunks());
+    let judge = LinearJudge::new(small());
+    let middle = |word: &str| format!("{}{word}{}", "a b ".repeat(50_000), " c d".repeat(50_000));
+    assert_eq!(judge.read_prompt(&middle("x")), judge.read_prompt(&middle("y")));
+    let at_the_end = |word: &str| format!("{}{word}", "a b ".repeat(100_000));
+    assert_ne!(judge.read_prompt(&at_the_end("weapon")), judge.read_prompt(&at_the_end("garden")));
+}
+
 proptest! {
     #[test]
     fn any_text_gets_scores_between_0_and_1(prompt in "\\PC{0,400}", response in any::<String>()) {
