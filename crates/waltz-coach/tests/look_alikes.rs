@@ -1,5 +1,6 @@
 //! Pairs of requests that share their words and not their meaning, through the judge's levels 0 and 1:
 //! the first of each pair asks for harm, the second one does not.
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up its request fails")]
 
 use serde_json::json;
 use waltz_coach::judge::{THRESHOLD, read_request};
