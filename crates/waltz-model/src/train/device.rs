@@ -83,9 +83,10 @@ pub struct AdamW {
 
 /// A trainable tensor, as the optimiser sees it.
 pub struct Moments<'a, D: Device> {
-    /// The weights in full precision.
-    pub master: &'a mut D::Floats,
-    /// The same weights as the network computes with them; written after the update.
+    /// The weights in full precision, where the device [rounds](Device::rounds); without it the weights below are
+    /// updated themselves, which saves a copy of the model.
+    pub master: Option<&'a mut D::Floats>,
+    /// The weights as the network computes with them; written after the update.
     pub weights: &'a mut D::Numbers,
     /// The gradient; set to zero after the update.
     pub gradient: &'a mut D::Floats,
@@ -104,6 +105,8 @@ pub trait Device {
     /// What attention keeps for its way back.
     type Attended;
 
+    /// Whether [`Self::Numbers`] are less than full precision, so that a trained weight needs a master beside it.
+    fn rounds(&self) -> bool;
     /// A buffer of zeros.
     fn numbers(&self, length: usize) -> Result<Self::Numbers, Error>;
     /// A buffer of zeros.
