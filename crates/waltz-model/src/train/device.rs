@@ -241,8 +241,8 @@ pub trait Device {
     where
         Self: Sized;
 
-    /// The sum of squares, in a fixed order.
-    fn square_sum(&self, floats: &Self::Floats) -> Result<f64, Error>;
+    /// The sum of squares of all buffers, in a fixed order; one wait for all of them.
+    fn square_sum(&self, floats: &[&Self::Floats]) -> Result<f64, Error>;
     /// One step of AdamW over one tensor, in one pass.
     fn update(&self, step: &AdamW, tensor: Moments<'_, Self>) -> Result<(), Error>
     where
