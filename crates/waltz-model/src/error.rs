@@ -78,6 +78,14 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
+    /// The machine that trains could not do what it was asked.
+    #[error("cannot {operation}: {reason}")]
+    Device {
+        /// What was tried, as a verb.
+        operation: &'static str,
+        /// Why not.
+        reason: String,
+    },
     /// A file is not the one that it should be.
     #[error("{what} is not what it should be: expected {expected}, found {found}; it is not used")]
     Mismatch {
