@@ -27,6 +27,7 @@ mod template;
 #[cfg(test)]
 mod tiny;
 mod tokenizer;
+pub mod train;
 mod weights;
 mod wordpiece;
 mod worker;

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use crate::kernels::{Bytes, Matrix, MatrixKind};
 use crate::map::MappedFile;
 use crate::shape::Shape;
-use crate::weights::{Source, Weights};
+use crate::weights::{Site, Source, Weights};
 use crate::{Error, Gguf, Model};
 
 const MAGIC: &[u8; 8] = b"WALTZQ8\n";
@@ -180,8 +180,11 @@ impl FromPacked {
 }
 
 impl Source for FromPacked {
-    fn matrix(&mut self, parts: &[(String, usize)], columns: usize) -> Result<Matrix, Error> {
-        let rows = parts.iter().map(|(_, rows)| rows).sum();
+    type Matrix = Matrix;
+    type Vector = Vec<f32>;
+
+    fn matrix(&mut self, site: &Site) -> Result<Matrix, Error> {
+        let (rows, columns) = (site.rows(), site.columns);
         let (scales, quants) = Matrix::sizes_q8(rows, columns);
         let (scales, quants) = (self.take(scales)?, self.take(quants)?);
         let matrix = Matrix::from_parts_q8(rows, columns, scales, quants);
