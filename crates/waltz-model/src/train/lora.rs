@@ -9,22 +9,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::{Device, Tensor, Trains};
 use crate::weights::Site;
-use crate::{Error, Shape};
-
-/// The size of an adapter.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LoraConfig {
-    /// Numbers between A and B.
-    pub rank: usize,
-    /// Numerator of the scale; the denominator is the rank.
-    pub alpha: f32,
-}
-
-impl Default for LoraConfig {
-    fn default() -> Self {
-        Self { rank: 8, alpha: 16.0 }
-    }
-}
+use crate::{Error, LoraConfig, Shape};
 
 /// An adapter in training.
 pub struct Lora<D: Device> {
@@ -68,12 +53,7 @@ impl<D: Device> Lora<D> {
         mut values: impl FnMut(&Site) -> Result<(Vec<f32>, Vec<f32>), Error>,
     ) -> Result<Self, Error> {
         let LoraConfig { rank, alpha } = config;
-        if rank == 0 || rank > shape.width || !alpha.is_finite() {
-            return Err(Error::training(format!(
-                "an adapter of rank {rank} and alpha {alpha}; expected a rank of 1 to {} and a finite alpha",
-                shape.width
-            )));
-        }
+        config.check().map_err(|reason| Error::training(format!("an adapter cannot be made: {reason}")))?;
         let mut pair = |site: &Site| -> Result<Pair<D>, Error> {
             let (a, b) = values(site)?;
             let name = site.name();

@@ -62,6 +62,11 @@ impl<D: Device> Network<D> {
         &self.shape
     }
 
+    /// Whether its own weights train.
+    pub(super) fn trains(&self) -> bool {
+        self.weights.norm.gradient().is_some()
+    }
+
     /// SHA-256 of the file that the weights came from.
     pub fn base(&self) -> &str {
         &self.base
@@ -98,6 +103,11 @@ impl<D: Device> Network<D> {
             targets: batch.targets(),
             back: None,
         })
+    }
+
+    /// The log-probability of each target, with an adapter or without, and no way back.
+    pub fn weigh(&self, batch: &Batch, lora: Option<&Lora<D>>) -> Result<Vec<f64>, Error> {
+        self.log_probabilities(batch, &self.forward(batch, lora, Keep::Nothing)?)
     }
 
     /// The way back of a loss over log-probabilities: `slopes` is its derivative by each. Adds to the gradients of
