@@ -210,7 +210,10 @@ pub trait Device {
         output: &mut Self::Numbers,
     ) -> Result<Self::Attended, Error>;
     /// The way back: overwrites `to_rows` with the gradient of what `attend` was given.
-    #[expect(clippy::too_many_arguments, reason = "what attention was given, what it kept and what comes back")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what attention was given, what it kept and what comes back"
+    )]
     fn attend_back(
         &self,
         shape: AttentionShape,
