@@ -4,6 +4,7 @@
 mod adapter;
 mod batch;
 mod checkpoint;
+mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod device;
@@ -17,6 +18,7 @@ mod trainer;
 
 pub use batch::{Batch, Example, pack};
 pub use checkpoint::Checkpoint;
+pub use cpu::Cpu;
 pub use device::{AdamW, AttentionShape, Device, Form, Grid, LogProbabilities, LossBack, Moments, Starts};
 pub use heads::Heads;
 pub use lora::Lora;

@@ -62,6 +62,12 @@ impl<D: Device> Network<D> {
         &self.shape
     }
 
+    /// Its weights, as they lie on the machine.
+    #[cfg(feature = "cuda")]
+    pub(super) fn weights(&self) -> &Weights<Tensor<D>, Tensor<D>> {
+        &self.weights
+    }
+
     /// Whether its own weights train.
     pub(super) fn trains(&self) -> bool {
         self.weights.norm.gradient().is_some()

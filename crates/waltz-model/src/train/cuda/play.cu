@@ -110,16 +110,16 @@ __device__ __forceinline__ uint4 philox(uint4 counter, uint2 key) {
     return counter;
 }
 
-// The seed and the temperature of a game; temperature 0 takes the likeliest token.
+// How tokens are taken: temperature 0 takes the likeliest, and `stop` ends a sequence.
 struct dice {
     unsigned long long seed;
     float temperature;
-    u32 stop, rest;
+    u32 stop;
 };
 
 // Takes one token per sequence. `temperature` x gumbel noise added to the logits and the largest taken is a draw from
-// softmax(logits / temperature). Writes the token and its log-probability under softmax(logits) to place `step` of
-// the sequence's line; a sequence that has stopped gets `rest` and 0.
+// softmax(logits / temperature). Writes the token and its log-probability under softmax(logits) to the next place
+// of the sequence's line; nothing where it has stopped.
 extern "C" __global__ void __launch_bounds__(1024) take(
     const float *logits, dice with, u32 *current, u32 *positions, u32 *counts, u32 *stopped, u32 *tokens,
     float *log_probabilities, size_t vocabulary, size_t most_tokens
@@ -166,5 +166,5 @@ extern "C" __global__ void __launch_bounds__(1024) take(
         positions[sequence]++;
         if (index == with.stop || count + 1 == most_tokens) stopped[sequence] = 1;
     }
-    current[sequence] = done ? with.rest : index;
+    current[sequence] = done ? with.stop : index;
 }
