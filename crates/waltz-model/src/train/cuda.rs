@@ -25,9 +25,7 @@ use half::bf16;
 
 use self::attention::{Attended, Packing, Turns};
 use self::kernels::Kernels;
-use super::device::{
-    AdamW, AttentionShape, Device, Form, Grid, LogProbabilities, Moments, Starts,
-};
+use super::device::{AdamW, AttentionShape, Device, Form, Grid, LogProbabilities, Moments, Starts};
 use crate::Error;
 
 /// Numbers on the GPU, rounded to bf16 and kept as its bits.
@@ -52,9 +50,8 @@ impl Cuda {
     pub fn new(ordinal: usize) -> Result<Self, Error> {
         const OPEN: &str = "open the GPU";
         // SAFETY: only looks whether the driver's and cuBLAS's libraries can be loaded.
-        let found = unsafe {
-            (cudarc::driver::sys::is_culib_present(), cudarc::cublas::sys::is_culib_present())
-        };
+        let found =
+            unsafe { (cudarc::driver::sys::is_culib_present(), cudarc::cublas::sys::is_culib_present()) };
         match found {
             (true, true) => {}
             (false, _) => return Err(failed(OPEN)("the NVIDIA driver's library libcuda is not here")),
@@ -231,23 +228,11 @@ impl Device for Cuda {
         self.add_by_token(gradient, width, tokens, table)
     }
 
-    fn gather(
-        &self,
-        from: &Numbers,
-        width: usize,
-        rows: &[u32],
-        output: &mut Numbers,
-    ) -> Result<(), Error> {
+    fn gather(&self, from: &Numbers, width: usize, rows: &[u32], output: &mut Numbers) -> Result<(), Error> {
         self.gather_rows(from, width, rows, output)
     }
 
-    fn scatter(
-        &self,
-        from: &Numbers,
-        width: usize,
-        rows: &[u32],
-        output: &mut Numbers,
-    ) -> Result<(), Error> {
+    fn scatter(&self, from: &Numbers, width: usize, rows: &[u32], output: &mut Numbers) -> Result<(), Error> {
         self.scatter_rows(from, width, rows, output)
     }
 

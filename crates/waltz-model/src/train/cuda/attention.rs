@@ -104,12 +104,32 @@ impl Cuda {
         launch!(self, along, size, output, gradient, &mut alongs, &of)?;
         let size = Size::blocks(packing.tiles, 128);
         launch!(
-            self, attend_back_queries, size.heads(shape.heads), &turned, rows, &packing.queries, gradient, sums,
-            &alongs, turns, &mut *to_rows, &of,
+            self,
+            attend_back_queries,
+            size.heads(shape.heads),
+            &turned,
+            rows,
+            &packing.queries,
+            gradient,
+            sums,
+            &alongs,
+            turns,
+            &mut *to_rows,
+            &of,
         )?;
         launch!(
-            self, attend_back_keys, size.heads(shape.kv_heads), &turned, rows, &packing.keys, gradient, sums, &alongs,
-            turns, &mut *to_rows, &of,
+            self,
+            attend_back_keys,
+            size.heads(shape.kv_heads),
+            &turned,
+            rows,
+            &packing.keys,
+            gradient,
+            sums,
+            &alongs,
+            turns,
+            &mut *to_rows,
+            &of,
         )
     }
 
@@ -119,7 +139,14 @@ impl Cuda {
         let length = rows.len() / (of.heads + 2 * of.kv_heads) as usize * (of.heads + of.kv_heads) as usize;
         let mut turned: Numbers = self.unset(length)?;
         launch!(
-            self, turn, Size::threads(length / 8), rows, &packing.positions, &turns.table, &mut turned, &of,
+            self,
+            turn,
+            Size::threads(length / 8),
+            rows,
+            &packing.positions,
+            &turns.table,
+            &mut turned,
+            &of,
         )?;
         Ok(turned)
     }
@@ -132,8 +159,7 @@ impl Cuda {
             }
         }
         let positions = positions.next_power_of_two();
-        let table: Vec<f32> =
-            (0..positions).flat_map(|position| rotations(position, HEAD, base)).collect();
+        let table: Vec<f32> = (0..positions).flat_map(|position| rotations(position, HEAD, base)).collect();
         let turns = Rc::new(Turns { base, positions, table: self.upload(&table)? });
         *self.turns.borrow_mut() = Some(turns.clone());
         Ok(turns)
@@ -156,9 +182,12 @@ impl Cuda {
             longest = longest.max(length);
             positions.extend(0..length as u32);
             let blocks = 0..length.div_ceil(TILE) as u32;
-            tiles.extend(
-                blocks.map(|block| Tile { first: pair[0] as u32, length: length as u32, block, unused: 0 }),
-            );
+            tiles.extend(blocks.map(|block| Tile {
+                first: pair[0] as u32,
+                length: length as u32,
+                block,
+                unused: 0,
+            }));
         }
         tiles.sort_by_key(|tile| std::cmp::Reverse(tile.block));
         let queries = self.upload(&tiles)?;

@@ -35,8 +35,26 @@ macro_rules! kernels {
 }
 
 kernels!(
-    add, gather, scatter, embed_back, rms_norm, rms_norm_back, add_columns, gate, gate_back, turn, attend, along,
-    attend_back_queries, attend_back_keys, softmax, square_sum, update, keep, look_back, take,
+    add,
+    gather,
+    scatter,
+    embed_back,
+    rms_norm,
+    rms_norm_back,
+    add_columns,
+    gate,
+    gate_back,
+    turn,
+    attend,
+    along,
+    attend_back_queries,
+    attend_back_keys,
+    softmax,
+    square_sum,
+    update,
+    keep,
+    look_back,
+    take,
 );
 
 /// How many threads a kernel gets: blocks along both axes, and threads of a block.

@@ -66,14 +66,7 @@ impl Cuda {
             )?;
             let Some(back) = &mut back else { continue };
             let slopes_of_logits = (&slopes_of_logits, chances);
-            self.product(
-                Form::Plain,
-                1.0,
-                slopes_of_logits,
-                whole_table,
-                1.0,
-                (&mut *back.to_states, part),
-            )?;
+            self.product(Form::Plain, 1.0, slopes_of_logits, whole_table, 1.0, (&mut *back.to_states, part))?;
             if let Some(to_table) = &mut back.to_table {
                 let to_table = (&mut **to_table, Grid::whole(vocabulary, width));
                 self.product(Form::LeftTransposed, 1.0, slopes_of_logits, (states, part), 1.0, to_table)?;

@@ -188,7 +188,8 @@ impl<'a> Table<'a> {
     /// Reads all prompts, packed, and takes the first token of each sequence. Returns the buffers of a step.
     fn prompts(&mut self, prompts: &[Vec<u32>]) -> Result<Buffers, Error> {
         let (cuda, shape) = (self.network.device(), self.network.shape());
-        let (mut starts, mut sequences, mut positions, mut last) = (vec![0], Vec::new(), Vec::new(), Vec::new());
+        let (mut starts, mut sequences, mut positions, mut last) =
+            (vec![0], Vec::new(), Vec::new(), Vec::new());
         for (sequence, prompt) in (0..).zip(prompts) {
             sequences.extend(std::iter::repeat_n(sequence, prompt.len()));
             positions.extend(0..prompt.len() as u32);
@@ -256,8 +257,17 @@ impl<'a> Table<'a> {
             let (keys, values) = &mut self.cache[index];
             let with_queries = i32::from(starts.is_none());
             launch!(
-                cuda, keep, Size::blocks(rows, 128), &mut *attention, &*sequences, &*positions, &turns.table,
-                &mut *keys, &mut *values, &room, &with_queries,
+                cuda,
+                keep,
+                Size::blocks(rows, 128),
+                &mut *attention,
+                &*sequences,
+                &*positions,
+                &turns.table,
+                &mut *keys,
+                &mut *values,
+                &room,
+                &with_queries,
             )?;
             match starts {
                 Some(starts) => {
@@ -265,8 +275,15 @@ impl<'a> Table<'a> {
                     cuda.attend(heads, rope_base, starts, attention, mixed)?;
                 }
                 None => launch!(
-                    cuda, look_back, Size::blocks(rows, 128).heads(kv_heads), &*attention, &*positions, &*keys,
-                    &*values, &mut *mixed, &room,
+                    cuda,
+                    look_back,
+                    Size::blocks(rows, 128).heads(kv_heads),
+                    &*attention,
+                    &*positions,
+                    &*keys,
+                    &*values,
+                    &mut *mixed,
+                    &room,
                 )?,
             }
             linear::forward(cuda, rows, mixed, (&layer.attention_output, two), Onto::What, state)?;
@@ -295,8 +312,18 @@ impl<'a> Table<'a> {
             (&mut self.logits, Grid::whole(self.count, vocabulary)),
         )?;
         launch!(
-            cuda, take, Size::blocks(self.count, 1024), &self.logits, &self.dice, &mut self.current, positions,
-            &mut self.counts, &mut self.stopped, &mut self.tokens, &mut self.log_probabilities, &vocabulary,
+            cuda,
+            take,
+            Size::blocks(self.count, 1024),
+            &self.logits,
+            &self.dice,
+            &mut self.current,
+            positions,
+            &mut self.counts,
+            &mut self.stopped,
+            &mut self.tokens,
+            &mut self.log_probabilities,
+            &vocabulary,
             &self.most,
         )
     }

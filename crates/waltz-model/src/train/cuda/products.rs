@@ -1,9 +1,10 @@
 //! Matrix products, by cuBLAS: factors in bf16, sums in f32.
 
-use cudarc::cublas::sys::{
-    cublasComputeType_t as Compute, cublasGemmAlgo_t as Algorithm, cublasOperation_t as Operation, cudaDataType as Kind,
-};
 use cudarc::cublas::result::gemm_ex;
+use cudarc::cublas::sys::{
+    cublasComputeType_t as Compute, cublasGemmAlgo_t as Algorithm, cublasOperation_t as Operation,
+    cudaDataType as Kind,
+};
 use cudarc::driver::{CudaSlice, DevicePtr, DevicePtrMut};
 
 use super::{Cuda, Numbers, failed};

@@ -96,7 +96,17 @@ impl Cuda {
         let Some(to_gain) = to_gain else {
             let (nothing, without) = (0_u64, 0_i32);
             return launch!(
-                self, rms_norm_back, size, input, gain, gradient, to_input, &nothing, &rows, &width, &epsilon,
+                self,
+                rms_norm_back,
+                size,
+                input,
+                gain,
+                gradient,
+                to_input,
+                &nothing,
+                &rows,
+                &width,
+                &epsilon,
                 &without,
             );
         };
@@ -104,17 +114,23 @@ impl Cuda {
         let mut sums: Floats = self.unset(blocks * width)?;
         let (size, with) = (size.shared(warps * width * size_of::<f32>()), 1_i32);
         launch!(
-            self, rms_norm_back, size, input, gain, gradient, to_input, &mut sums, &rows, &width, &epsilon, &with,
+            self,
+            rms_norm_back,
+            size,
+            input,
+            gain,
+            gradient,
+            to_input,
+            &mut sums,
+            &rows,
+            &width,
+            &epsilon,
+            &with,
         )?;
         launch!(self, add_columns, Size::blocks(width.div_ceil(32), 32), &sums, to_gain, &blocks, &width)
     }
 
-    pub(super) fn silu_gate(
-        &self,
-        both: &Numbers,
-        hidden: usize,
-        output: &mut Numbers,
-    ) -> Result<(), Error> {
+    pub(super) fn silu_gate(&self, both: &Numbers, hidden: usize, output: &mut Numbers) -> Result<(), Error> {
         let rows = gate_rows(both.len(), hidden)?;
         fits("gate rows", output.len(), rows * hidden)?;
         launch!(self, gate, Size::threads(rows * hidden / 8), both, output, &rows, &hidden)
@@ -164,8 +180,23 @@ impl Cuda {
             |beta: f32| (1.0 - f64::from(beta).powi(i32::try_from(number).unwrap_or(i32::MAX))) as f32;
         let (correction1, correction2) = (correction(beta1), correction(beta2));
         launch!(
-            self, update, Size::threads(length), master, weights, gradient, first, second, &length, &rate, &beta1,
-            &beta2, &epsilon, &decay, &scale, &correction1, &correction2,
+            self,
+            update,
+            Size::threads(length),
+            master,
+            weights,
+            gradient,
+            first,
+            second,
+            &length,
+            &rate,
+            &beta1,
+            &beta2,
+            &epsilon,
+            &decay,
+            &scale,
+            &correction1,
+            &correction2,
         )
     }
 }
