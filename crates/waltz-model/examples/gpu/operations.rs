@@ -46,7 +46,8 @@ pub(crate) fn check(cuda: &Cuda) -> Result<(), Box<dyn Error>> {
     hold!(attention, [ROUNDED_OFTEN; 4]);
     hold!(attention_of_long_sequences, [ROUNDED_OFTEN; 4]);
     hold!(gates, [ROUNDED, ROUNDED]);
-    hold!(losses, [REORDERED, ROUNDED, ROUNDED, REORDERED]);
+    // The table's gradient is a sum in f32 of slopes that were rounded once.
+    hold!(losses, [REORDERED, ROUNDED, ROUNDED, ROUNDED]);
     hold!(squares, [1e-7]);
     hold!(updates, [REORDERED, ROUNDED, EXACT, REORDERED, REORDERED]);
     match wrong {

@@ -309,3 +309,21 @@ impl Device for Cuda {
         self.adam_w(step, tensor)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a user sees on a machine without a GPU. On one that has it, `gpu operations` checks the device itself.
+    #[test]
+    fn what_is_missing_is_said() {
+        match Cuda::new(0) {
+            Ok(cuda) => assert!(!cuda.name().unwrap().is_empty()),
+            Err(error) => {
+                let text = error.to_string();
+                let known = ["libcuda", "LD_LIBRARY_PATH", "cargo xtask cuda", "CUDA_ERROR"];
+                assert!(known.iter().any(|part| text.contains(part)), "{text}");
+            }
+        }
+    }
+}

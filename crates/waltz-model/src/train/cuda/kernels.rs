@@ -112,3 +112,16 @@ macro_rules! launch {
     }};
 }
 pub(super) use launch;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launch_has_blocks_and_as_many_as_the_driver_takes() {
+        let config = Size::threads(1000).heads(3).shared(64).config().unwrap();
+        assert_eq!((config.grid_dim, config.block_dim), ((4, 3, 1), (256, 1, 1)));
+        assert_eq!(config.shared_mem_bytes, 64);
+        assert!(Size::blocks(0, 32).config().is_err() && Size::blocks(1 << 31, 32).config().is_err());
+    }
+}

@@ -99,3 +99,28 @@ fn inside(grid: Grid, (rows, columns): (usize, usize), length: usize) -> Result<
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rectangle_must_lie_inside_of_its_buffer() {
+        let whole = Grid::whole(4, 6);
+        inside(whole, (4, 6), 24).unwrap();
+        inside(whole.columns(2, 3), (4, 3), 24).unwrap();
+        inside(whole.rows(1, 3), (3, 6), 24).unwrap();
+        // The last row may end where the buffer does, though another whole row would not fit.
+        inside(whole.columns(0, 2), (4, 2), 20).unwrap();
+        let refused = [
+            (whole, (4, 6), 23),
+            (whole, (6, 4), 24),
+            (whole.rows(2, 3), (3, 6), 24),
+            (Grid { columns: 7, ..whole }, (4, 7), 100),
+            (whole.rows(0, 0), (0, 6), 24),
+        ];
+        for (grid, size, length) in refused {
+            assert!(inside(grid, size, length).is_err(), "{grid:?} as {size:?} in {length}");
+        }
+    }
+}

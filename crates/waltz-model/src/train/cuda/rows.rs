@@ -227,3 +227,23 @@ fn gate_rows(length: usize, hidden: usize) -> Result<usize, Error> {
     fits("gate rows", length % (2 * hidden), 0)?;
     Ok(length / (2 * hidden))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_kernels_cannot_compute_are_refused() {
+        assert_eq!(norm_rows(3 * 576, 576, 576).unwrap(), 3);
+        assert!(norm_rows(3 * 576 + 2, 576, 576).is_err(), "half a row");
+        assert!(norm_rows(3 * 577, 577, 577).is_err(), "no pairs");
+        assert!(norm_rows(576, 575, 576).is_err(), "a short gain");
+        assert!(norm_rows(1 << 20, 1 << 20, 1 << 20).is_err(), "more than a block can share");
+        assert_eq!(gate_rows(5 * 2 * 96, 96).unwrap(), 5);
+        assert!(gate_rows(2 * 90, 90).is_err() && gate_rows(100, 96).is_err() && gate_rows(0, 0).is_err());
+        assert!(known_rows("look", 10 * 64, 64, &[0, 9]).is_ok());
+        assert!(
+            known_rows("look", 10 * 64, 64, &[0, 10]).is_err() && known_rows("look", 0, 0, &[0]).is_err()
+        );
+    }
+}
