@@ -42,7 +42,7 @@ pub use constraint::{Constraint, TokenMask};
 pub use error::Error;
 pub use generate::{Ask, EndReason, Piece, Pooling};
 pub use gguf::{Gguf, TensorInfo, TensorType};
-pub use kernels::{MatrixKind, Threads};
+pub use kernels::{MatrixKind, Number, Threads};
 pub use llama::Model;
 pub use minilm::{EMBEDDING, MiniLm};
 pub use models::{Models, Progress, Step, Stored, StoredFile};

@@ -4,6 +4,7 @@
 mod adapter;
 mod batch;
 mod checkpoint;
+mod cpu;
 mod device;
 mod heads;
 mod linear;
@@ -15,6 +16,7 @@ mod trainer;
 
 pub use batch::{Batch, Example, pack};
 pub use checkpoint::Checkpoint;
+pub use cpu::Cpu;
 pub use device::{AdamW, AttentionShape, Device, Form, Grid, LogProbabilities, LossBack, Moments, Starts};
 pub use heads::Heads;
 pub use lora::Lora;
@@ -22,3 +24,6 @@ pub use network::{Keep, Network, Pass};
 pub use optimiser::Optimiser;
 pub use tensor::{Tensor, Trains};
 pub use trainer::{Objective, Report, Trainer};
+
+#[cfg(test)]
+mod tests;

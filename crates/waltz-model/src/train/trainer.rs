@@ -225,3 +225,7 @@ impl<D: Device> Trainer<D> {
 fn no_heads() -> Error {
     Error::training("there are no heads to classify with")
 }
+
+#[cfg(test)]
+#[path = "trainer/tests.rs"]
+mod tests;

@@ -1,0 +1,169 @@
+//! Matrix products of all three forms, tile by tile.
+//!
+//! The right factor is packed into panels of 48 columns, so that the innermost loop reads it in order; the left one
+//! is read where it lies, and packed only where it is transposed. Sums run over blocks of [`STEPS`], whatever the
+//! tiles are, so that neither threads nor neighbours change a result.
+
+use crate::kernels::{Instructions, LANES, Number, PANEL_COLUMNS, PANEL_ROWS, Panel, Strided, Threads, Tile};
+use crate::train::device::{Form, Grid};
+
+/// Steps of a sum that are done before its tile's next panel: a panel of them fits into the first cache.
+const STEPS: usize = 192;
+/// Rows of a tile at most: the more, the less often a panel is packed.
+const TILE_ROWS: usize = 512;
+/// Columns of a tile.
+const TILE_COLUMNS: usize = 4 * PANEL_COLUMNS;
+
+/// `keep * output + scale * left x right`, without the output.
+#[derive(Clone, Copy)]
+pub(super) struct Factors<'a, T> {
+    /// Which factor is transposed.
+    pub(super) form: Form,
+    /// What the product is multiplied by.
+    pub(super) scale: T,
+    /// The left factor.
+    pub(super) left: (&'a [T], Grid),
+    /// The right factor.
+    pub(super) right: (&'a [T], Grid),
+    /// Whether it is added to what was there.
+    pub(super) keep: bool,
+}
+
+impl<T> Factors<'_, T> {
+    /// Rows, steps and columns of the product.
+    fn sizes(&self) -> (usize, usize, usize) {
+        let (left, right) = (self.left.1, self.right.1);
+        let (rows, steps) = match self.form {
+            Form::Plain | Form::RightTransposed => (left.rows, left.columns),
+            Form::LeftTransposed => (left.columns, left.rows),
+        };
+        let (others, columns) = match self.form {
+            Form::Plain | Form::LeftTransposed => (right.rows, right.columns),
+            Form::RightTransposed => (right.columns, right.rows),
+        };
+        assert_eq!(steps, others, "the factors have as many steps");
+        (rows, steps, columns)
+    }
+}
+
+/// Computes a product on all threads.
+pub(super) fn multiply<T: Number>(
+    threads: &Threads,
+    instructions: Instructions,
+    factors: &Factors<'_, T>,
+    output: Tile<'_, T>,
+) {
+    let height = output.rows().len().div_ceil(TILE_ROWS).max(1);
+    let rows = output.rows().len().div_ceil(height).next_multiple_of(PANEL_ROWS);
+    threads.tiles_of(output, rows, TILE_COLUMNS, |mut tile| fill(instructions, factors, &mut tile));
+}
+
+/// Computes the part of a product that lies in `tile`, on this thread.
+pub(super) fn fill<T: Number>(instructions: Instructions, factors: &Factors<'_, T>, tile: &mut Tile<'_, T>) {
+    let (rows, steps, columns) = factors.sizes();
+    assert!(tile.rows().end <= rows && tile.columns().end <= columns, "the tile lies in the product");
+    let mut packed_left = Vec::new();
+    let mut packed = vec![T::default(); STEPS.min(steps) * PANEL_COLUMNS];
+    // A sum of no steps is zero and is written too.
+    for first in (0..steps.max(1)).step_by(STEPS) {
+        let steps = first..(first + STEPS).min(steps);
+        let keep = factors.keep || first > 0;
+        if factors.form == Form::LeftTransposed {
+            pack_left(
+                factors.left,
+                steps.start,
+                steps.len(),
+                tile.rows().start,
+                tile.rows().len(),
+                &mut packed_left,
+            );
+        }
+        for column in tile.columns().step_by(PANEL_COLUMNS) {
+            let count = PANEL_COLUMNS.min(tile.columns().end - column);
+            let width = count.next_multiple_of(LANES);
+            let packed = &mut packed[..steps.len() * width];
+            pack_right(factors, steps.start, column, count, width, packed);
+            let panel = Panel { values: packed, width };
+            for row in tile.rows().step_by(PANEL_ROWS) {
+                let mut sums = [[T::default(); PANEL_COLUMNS]; PANEL_ROWS];
+                let sums = &mut sums[..PANEL_ROWS.min(tile.rows().end - row)];
+                let left = match factors.form {
+                    Form::LeftTransposed => Strided {
+                        values: &packed_left[(row - tile.rows().start) * steps.len()..],
+                        by_row: 1,
+                        by_step: PANEL_ROWS,
+                    },
+                    Form::Plain | Form::RightTransposed => {
+                        let (values, grid) = factors.left;
+                        let values = &values[grid.first + row * grid.stride + steps.start..];
+                        Strided { values, by_row: grid.stride, by_step: 1 }
+                    }
+                };
+                T::add_panel(instructions, left, panel, sums);
+                let from = column - tile.columns().start;
+                for (offset, sums) in sums.iter().enumerate() {
+                    put(&mut tile.row(row + offset)[from..][..count], sums, factors.scale, keep);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn put<T: Number>(output: &mut [T], sums: &[T; PANEL_COLUMNS], scale: T, keep: bool) {
+    for (output, sum) in output.iter_mut().zip(sums) {
+        let sum = *sum * scale;
+        *output = if keep { *output + sum } else { sum };
+    }
+}
+
+/// Lays some rows of a transposed left factor out as (groups of 8 rows, steps, 8).
+fn pack_left<T: Number>(
+    (values, grid): (&[T], Grid),
+    first: usize,
+    steps: usize,
+    row: usize,
+    rows: usize,
+    packed: &mut Vec<T>,
+) {
+    packed.clear();
+    packed.resize(steps * rows.next_multiple_of(PANEL_ROWS), T::default());
+    for step in 0..steps {
+        let values = &values[grid.first + (first + step) * grid.stride + row..][..rows];
+        for (group, values) in values.chunks(PANEL_ROWS).enumerate() {
+            packed[(group * steps + step) * PANEL_ROWS..][..values.len()].copy_from_slice(values);
+        }
+    }
+}
+
+/// Lays `count` columns of the right factor out as (steps, width), the rest zeros.
+fn pack_right<T: Number>(
+    factors: &Factors<'_, T>,
+    first: usize,
+    column: usize,
+    count: usize,
+    width: usize,
+    packed: &mut [T],
+) {
+    let (values, grid) = factors.right;
+    if count < width {
+        packed.fill(T::default());
+    }
+    match factors.form {
+        Form::Plain | Form::LeftTransposed => {
+            for (step, packed) in packed.chunks_exact_mut(width).enumerate() {
+                let values = &values[grid.first + (first + step) * grid.stride + column..][..count];
+                packed[..count].copy_from_slice(values);
+            }
+        }
+        Form::RightTransposed => {
+            let steps = packed.len() / width;
+            for offset in 0..count {
+                let values = &values[grid.first + (column + offset) * grid.stride + first..][..steps];
+                for (packed, value) in packed.chunks_exact_mut(width).zip(values) {
+                    packed[offset] = *value;
+                }
+            }
+        }
+    }
+}
