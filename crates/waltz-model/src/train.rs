@@ -26,4 +26,6 @@ pub use tensor::{Tensor, Trains};
 pub use trainer::{Objective, Report, Trainer};
 
 #[cfg(test)]
-mod tests;
+mod real;
+#[cfg(test)]
+pub(crate) mod tests;
