@@ -15,6 +15,7 @@ use crate::kernels::{Matrix, MatrixKind, Threads, Write};
 use crate::weights::Site;
 use crate::{Error, Model};
 
+pub(crate) use file::Factors;
 pub use file::{AdapterFile, AdapterNote, HeadsConfig, LoraConfig, Origin};
 
 /// A trained adapter, ready to compute with.
@@ -116,7 +117,7 @@ impl Adapter {
 }
 
 impl Pair {
-    fn new(site: &Site, rank: usize, scale: f32, (a, b): &(Vec<f32>, Vec<f32>)) -> Self {
+    fn new(site: &Site, rank: usize, scale: f32, (a, b): &Factors) -> Self {
         let between = site.parts.len() * rank;
         let mut spread = vec![0.0; site.rows() * between];
         let mut first = 0;

@@ -25,4 +25,9 @@ pub use lora::Lora;
 pub use network::{Keep, Network, Pass};
 pub use optimiser::Optimiser;
 pub use tensor::{Tensor, Trains};
-pub use trainer::{Objective, Report, Trainer};
+pub use trainer::{LossFunction, Objective, Report, Trainer};
+
+#[cfg(test)]
+mod real;
+#[cfg(test)]
+pub(crate) mod tests;

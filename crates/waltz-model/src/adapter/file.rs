@@ -106,12 +106,15 @@ pub struct AdapterNote {
     pub content: String,
 }
 
+/// A and B of one matrix: (parts x rank, columns), (rows of all parts, rank).
+pub(crate) type Factors = (Vec<f32>, Vec<f32>);
+
 /// An adapter in memory as its file holds it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdapterFile {
     pub(crate) note: AdapterNote,
-    /// A and B of each matrix, in the order of [`Site::of_layer`]: (parts x rank, columns), (rows of all parts, rank).
-    pub(crate) layers: Vec<[(Vec<f32>, Vec<f32>); 4]>,
+    /// A and B of each matrix, in the order of [`Site::of_layer`].
+    pub(crate) layers: Vec<[Factors; 4]>,
     /// Weights (heads, width) and biases (heads).
     pub(crate) heads: Option<(Vec<f32>, Vec<f32>)>,
 }
@@ -120,7 +123,7 @@ impl AdapterFile {
     /// Puts the content of a file together.
     pub(crate) fn new(
         shape: &Shape,
-        (lora, layers): (Option<LoraConfig>, Vec<[(Vec<f32>, Vec<f32>); 4]>),
+        (lora, layers): (Option<LoraConfig>, Vec<[Factors; 4]>),
         heads: Option<(HeadsConfig, Vec<f32>, Vec<f32>)>,
         origin: Origin,
         steps: u32,
@@ -156,7 +159,7 @@ impl AdapterFile {
         let mut layers = Vec::new();
         if let Some(config) = note.lora {
             config.check().map_err(refuse)?;
-            let mut pair = |site: &Site| -> Result<(Vec<f32>, Vec<f32>), Error> {
+            let mut pair = |site: &Site| -> Result<Factors, Error> {
                 let (mut a, mut b) = (Vec::new(), Vec::new());
                 for (name, rows) in &site.parts {
                     a.extend(floats(&format!("{name}.lora_a"), &[config.rank, site.columns])?);

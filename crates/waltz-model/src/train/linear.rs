@@ -48,7 +48,6 @@ pub(super) fn forward<D: Device>(
 }
 
 /// The way back: adds to the gradients of what trains, and writes or adds the input's gradient.
-#[expect(clippy::too_many_arguments, reason = "what the layer was given, what comes back and where it goes")]
 pub(super) fn back<D: Device>(
     device: &D,
     rows: usize,

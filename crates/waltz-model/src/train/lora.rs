@@ -8,6 +8,7 @@ use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
 use super::{Device, Tensor, Trains};
+use crate::adapter::Factors;
 use crate::weights::Site;
 use crate::{Error, LoraConfig, Shape};
 
@@ -50,7 +51,7 @@ impl<D: Device> Lora<D> {
         device: &D,
         shape: &Shape,
         config: LoraConfig,
-        mut values: impl FnMut(&Site) -> Result<(Vec<f32>, Vec<f32>), Error>,
+        mut values: impl FnMut(&Site) -> Result<Factors, Error>,
     ) -> Result<Self, Error> {
         let LoraConfig { rank, alpha } = config;
         config.check().map_err(|reason| Error::training(format!("an adapter cannot be made: {reason}")))?;

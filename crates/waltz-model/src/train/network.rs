@@ -99,6 +99,9 @@ impl<D: Device> Network<D> {
 
     /// The log-probability of each target of a batch.
     pub fn log_probabilities(&self, batch: &Batch, pass: &Pass<D>) -> Result<Vec<f64>, Error> {
+        if batch.targets().is_empty() {
+            return Ok(Vec::new());
+        }
         let Weights { embedding, norm, output, .. } = &self.weights;
         let (_, states) = self.states(batch, pass, norm)?;
         self.device.log_probabilities(LogProbabilities {
@@ -128,6 +131,9 @@ impl<D: Device> Network<D> {
         if slopes.len() != batch.targets().len() {
             let (found, expected) = (slopes.len(), batch.targets().len());
             return Err(Error::training(format!("{found} slopes for {expected} targets")));
+        }
+        if slopes.is_empty() {
+            return Ok(Vec::new());
         }
         let (gathered, states) = self.states(batch, &pass, &self.weights.norm)?;
         let Self { device, shape, weights, .. } = &mut *self;

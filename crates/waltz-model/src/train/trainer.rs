@@ -24,13 +24,16 @@ pub struct Trainer<D: Device> {
 pub enum Objective<'a> {
     /// Minus the mean log-probability of targets, each counting by its weight, over all batches of the step.
     Likelihood,
-    /// A function of the log-probabilities of a batch's targets: it returns its value and its derivative by each.
-    /// [`Batch::sums`] and [`Batch::spread`] go to sequences and back. Values are added up over batches.
-    LogProbabilities(&'a mut dyn FnMut(usize, &Batch, &[f64]) -> (f64, Vec<f32>)),
+    /// A function of the log-probabilities of each batch's targets. [`Batch::sums`] and [`Batch::spread`] go to sequences and back. Values are added up over batches.
+    LogProbabilities(&'a mut LossFunction<'a>),
     /// The heads' mean cross-entropy against labels from 0 to 1, one list (sequences x heads) per batch. A label
     /// that is not a number is unknown.
     Labels(&'a [Vec<f32>]),
 }
+
+/// Takes a batch's place in the step, the batch and the log-probabilities of its targets; returns the loss and its
+/// derivative by each of them.
+pub type LossFunction<'a> = dyn FnMut(usize, &Batch, &[f64]) -> (f64, Vec<f32>) + 'a;
 
 /// What a step did.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -225,3 +228,7 @@ impl<D: Device> Trainer<D> {
 fn no_heads() -> Error {
     Error::training("there are no heads to classify with")
 }
+
+#[cfg(test)]
+#[path = "trainer/tests.rs"]
+mod tests;
