@@ -15,8 +15,9 @@ mod number;
 mod panel;
 mod rows;
 mod threads;
+mod transpose;
 
-pub(crate) use back::{AdamFactors, adam_w, rms_norm_back, square_sum, swiglu_back};
+pub(crate) use back::{AdamFactors, adam_w, rms_norm_back, softmax_back, square_sum, swiglu_back};
 pub(crate) use dense::{Norm, gelu, layer_norm};
 pub(crate) use float::{Inputs, MOST_ROWS, Steps, add_products};
 pub(crate) use instructions::Instructions;
@@ -28,6 +29,7 @@ pub(crate) use panel::{PANEL_COLUMNS, PANEL_ROWS, Panel, Strided};
 pub(crate) use rows::{rms_norm, rotate, rotations, softmax, swiglu};
 pub use threads::Threads;
 pub(crate) use threads::Tile;
+pub(crate) use transpose::Rows;
 
 /// Rows of a matrix that are stored and computed together: the floats of one AVX-512 register.
 pub(crate) const LANES: usize = 16;

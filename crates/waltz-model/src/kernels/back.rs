@@ -61,6 +61,26 @@ pub(crate) fn swiglu_back<T: Number>(
     );
 }
 
+/// The way back of [`super::softmax`]: turns gradients of chances into those of scores, which were multiplied by
+/// `scale`: `chance * (slope - sum of chance * slope) * scale`.
+pub(crate) fn softmax_back<T: Number>(instructions: Instructions, chances: &[T], scale: T, slopes: &mut [T]) {
+    instructions.compiled(
+        #[inline(always)]
+        || {
+            let mut lanes = [T::default(); LANES];
+            for (chances, slopes) in chances.chunks(LANES).zip(slopes.chunks(LANES)) {
+                for ((lane, chance), slope) in lanes.iter_mut().zip(chances).zip(slopes) {
+                    *lane += *chance * *slope;
+                }
+            }
+            let mean: T = lanes.into_iter().sum();
+            for (slope, chance) in slopes.iter_mut().zip(chances) {
+                *slope = *chance * (*slope - mean) * scale;
+            }
+        },
+    );
+}
+
 /// The sum of squares as f64.
 pub(crate) fn square_sum<T: Number>(instructions: Instructions, values: &[T]) -> f64 {
     instructions.compiled(

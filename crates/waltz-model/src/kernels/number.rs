@@ -4,7 +4,8 @@ use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
 
 use super::instructions::Instructions;
-use super::panel::{Panel, Strided, Sums, add_panel, plain};
+use super::panel::{self, Panel, Strided, Sums};
+use super::transpose::{self, Rows};
 
 /// A number that kernels compute with.
 pub trait Number:
@@ -41,6 +42,8 @@ pub trait Number:
         panel: Panel<'_, Self>,
         sums: &mut Sums<Self>,
     );
+    /// Writes number `column` of row `row` to `output[column * width + row]`.
+    fn transpose(instructions: Instructions, from: Rows<'_, Self>, output: &mut [Self], width: usize);
 }
 
 impl Number for f32 {
@@ -75,7 +78,11 @@ impl Number for f32 {
         panel: Panel<'_, Self>,
         sums: &mut Sums<Self>,
     ) {
-        add_panel(instructions, left, panel, sums);
+        panel::add_panel(instructions, left, panel, sums);
+    }
+
+    fn transpose(instructions: Instructions, from: Rows<'_, Self>, output: &mut [Self], width: usize) {
+        transpose::transpose(instructions, from, output, width);
     }
 }
 
@@ -113,7 +120,11 @@ impl Number for f64 {
     ) {
         instructions.compiled(
             #[inline(always)]
-            || plain(left, panel, sums),
+            || panel::plain(left, panel, sums),
         );
+    }
+
+    fn transpose(_: Instructions, from: Rows<'_, Self>, output: &mut [Self], width: usize) {
+        transpose::plain(from, output, width);
     }
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::Cpu;
 use super::product::{Factors, fill};
-use crate::kernels::{Number, Tile, rotate, rotations, softmax};
+use crate::kernels::{Number, Tile, rotate, rotations, softmax, softmax_back};
 use crate::train::device::{AttentionShape, Form, Grid, Starts};
 
 /// Tokens whose scores exist at once.
@@ -239,7 +239,9 @@ impl<T: Number> Piece<'_, T> {
             let product =
                 Factors { form: Form::RightTransposed, scale: one, left: mixed, right, keep: false };
             self.multiply(product, seen, &mut slopes);
-            softmax_back(&chances, seen, self.scale(), &mut slopes);
+            for (chances, slopes) in chances.chunks_exact(seen).zip(slopes.chunks_exact_mut(seen)) {
+                softmax_back(self.cpu.instructions, chances, self.scale(), slopes);
+            }
             // From the scores to queries and keys.
             let left = (slopes.as_slice(), wide);
             let product =
@@ -259,16 +261,6 @@ impl<T: Number> Piece<'_, T> {
             self.turn(&mut to_keys[own.clone()], &self.turns.back, position);
             to_key.copy_from_slice(&to_keys[own.clone()]);
             to_value.copy_from_slice(&to_values[own]);
-        }
-    }
-}
-
-/// Turns gradients of chances into those of scores: `chance * (slope - sum of chance * slope) * scale`.
-fn softmax_back<T: Number>(chances: &[T], width: usize, scale: T, slopes: &mut [T]) {
-    for (chances, slopes) in chances.chunks_exact(width).zip(slopes.chunks_exact_mut(width)) {
-        let mean: T = chances.iter().zip(&*slopes).map(|(chance, slope)| *chance * *slope).sum();
-        for (slope, chance) in slopes.iter_mut().zip(chances) {
-            *slope = *chance * (*slope - mean) * scale;
         }
     }
 }

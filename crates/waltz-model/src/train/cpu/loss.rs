@@ -5,8 +5,8 @@ use super::product::Factors;
 use crate::kernels::{Number, softmax};
 use crate::train::device::{Form, Grid, LogProbabilities, LossBack};
 
-/// Rows whose logits exist at once. The more, the less often the table is packed; 128 rows of 49,152 are 25 MB.
-const TOGETHER: usize = 128;
+/// Rows whose logits exist at once. The more, the less often the table is packed; 256 rows of 49,152 are 50 MB.
+const TOGETHER: usize = 256;
 
 pub(super) fn log_probabilities<T: Number>(cpu: &Cpu<T>, head: LogProbabilities<'_, Cpu<T>>) -> Vec<f64> {
     let LogProbabilities { states, width, table, vocabulary, targets, mut back } = head;

@@ -4,15 +4,23 @@
 //! is read where it lies, and packed only where it is transposed. Sums run over blocks of [`STEPS`], whatever the
 //! tiles are, so that neither threads nor neighbours change a result.
 
-use crate::kernels::{Instructions, LANES, Number, PANEL_COLUMNS, PANEL_ROWS, Panel, Strided, Threads, Tile};
+use std::ops::Range;
+
+use crate::kernels::{
+    Instructions, LANES, Number, PANEL_COLUMNS, PANEL_ROWS, Panel, Rows, Strided, Threads, Tile,
+};
 use crate::train::device::{Form, Grid};
 
-/// Steps of a sum that are done before its tile's next panel: a panel of them fits into the first cache.
-const STEPS: usize = 192;
+/// Steps of a sum that are done before its tile's next panel: a panel of them fits into the second cache.
+const STEPS: usize = 384;
 /// Rows of a tile at most: the more, the less often a panel is packed.
 const TILE_ROWS: usize = 512;
-/// Columns of a tile.
-const TILE_COLUMNS: usize = 4 * PANEL_COLUMNS;
+/// Rows of a tile at least, where there are as many: a panel is packed for each tile.
+const FEWEST_ROWS: usize = 256;
+/// Columns of a tile at most: the more, the less often a transposed left factor is packed.
+const TILE_COLUMNS: usize = 8 * PANEL_COLUMNS;
+/// Bytes of a cache line; loads across two of them are slow.
+const LINE: usize = 64;
 
 /// `keep * output + scale * left x right`, without the output.
 #[derive(Clone, Copy)]
@@ -53,9 +61,15 @@ pub(super) fn multiply<T: Number>(
     factors: &Factors<'_, T>,
     output: Tile<'_, T>,
 ) {
-    let height = output.rows().len().div_ceil(TILE_ROWS).max(1);
-    let rows = output.rows().len().div_ceil(height).next_multiple_of(PANEL_ROWS);
-    threads.tiles_of(output, rows, TILE_COLUMNS, |mut tile| fill(instructions, factors, &mut tile));
+    let (rows, columns) = (output.rows().len(), output.columns().len());
+    // More tiles than threads, so that a slow thread is left fewer of them; first of fewer rows, then of fewer columns.
+    let wanted = threads.count() * 4;
+    let across = columns.div_ceil(TILE_COLUMNS).max(1);
+    let down = wanted.div_ceil(across).min(rows / FEWEST_ROWS).max(rows.div_ceil(TILE_ROWS)).max(1);
+    let across = wanted.div_ceil(down).max(across);
+    let rows = rows.div_ceil(down).next_multiple_of(PANEL_ROWS);
+    let columns = columns.div_ceil(across).next_multiple_of(PANEL_COLUMNS);
+    threads.tiles_of(output, rows, columns, |mut tile| fill(instructions, factors, &mut tile));
 }
 
 /// Computes the part of a product that lies in `tile`, on this thread.
@@ -63,26 +77,20 @@ pub(super) fn fill<T: Number>(instructions: Instructions, factors: &Factors<'_, 
     let (rows, steps, columns) = factors.sizes();
     assert!(tile.rows().end <= rows && tile.columns().end <= columns, "the tile lies in the product");
     let mut packed_left = Vec::new();
-    let mut packed = vec![T::default(); STEPS.min(steps) * PANEL_COLUMNS];
+    let mut packed = vec![T::default(); STEPS.min(steps) * PANEL_COLUMNS + LINE];
+    let aligned = packed.as_ptr().align_offset(LINE).min(LINE);
     // A sum of no steps is zero and is written too.
     for first in (0..steps.max(1)).step_by(STEPS) {
         let steps = first..(first + STEPS).min(steps);
         let keep = factors.keep || first > 0;
         if factors.form == Form::LeftTransposed {
-            pack_left(
-                factors.left,
-                steps.start,
-                steps.len(),
-                tile.rows().start,
-                tile.rows().len(),
-                &mut packed_left,
-            );
+            pack_left(factors.left, steps.clone(), tile.rows(), &mut packed_left);
         }
         for column in tile.columns().step_by(PANEL_COLUMNS) {
             let count = PANEL_COLUMNS.min(tile.columns().end - column);
             let width = count.next_multiple_of(LANES);
-            let packed = &mut packed[..steps.len() * width];
-            pack_right(factors, steps.start, column, count, width, packed);
+            let packed = &mut packed[aligned..][..steps.len() * width];
+            pack_right(instructions, factors, steps.start, column, count, width, packed);
             let panel = Panel { values: packed, width };
             for row in tile.rows().step_by(PANEL_ROWS) {
                 let mut sums = [[T::default(); PANEL_COLUMNS]; PANEL_ROWS];
@@ -101,9 +109,14 @@ pub(super) fn fill<T: Number>(instructions: Instructions, factors: &Factors<'_, 
                 };
                 T::add_panel(instructions, left, panel, sums);
                 let from = column - tile.columns().start;
-                for (offset, sums) in sums.iter().enumerate() {
-                    put(&mut tile.row(row + offset)[from..][..count], sums, factors.scale, keep);
-                }
+                instructions.compiled(
+                    #[inline(always)]
+                    || {
+                        for (offset, sums) in sums.iter().enumerate() {
+                            put(&mut tile.row(row + offset)[from..][..count], sums, factors.scale, keep);
+                        }
+                    },
+                );
             }
         }
     }
@@ -120,24 +133,32 @@ fn put<T: Number>(output: &mut [T], sums: &[T; PANEL_COLUMNS], scale: T, keep: b
 /// Lays some rows of a transposed left factor out as (groups of 8 rows, steps, 8).
 fn pack_left<T: Number>(
     (values, grid): (&[T], Grid),
-    first: usize,
-    steps: usize,
-    row: usize,
-    rows: usize,
+    steps: Range<usize>,
+    rows: Range<usize>,
     packed: &mut Vec<T>,
 ) {
     packed.clear();
-    packed.resize(steps * rows.next_multiple_of(PANEL_ROWS), T::default());
-    for step in 0..steps {
-        let values = &values[grid.first + (first + step) * grid.stride + row..][..rows];
-        for (group, values) in values.chunks(PANEL_ROWS).enumerate() {
-            packed[(group * steps + step) * PANEL_ROWS..][..values.len()].copy_from_slice(values);
+    packed.resize(steps.len() * rows.len().next_multiple_of(PANEL_ROWS), T::default());
+    // Some steps together, so that both sides are read and written in whole cache lines.
+    for first in steps.clone().step_by(PANEL_ROWS) {
+        for (group, packed) in packed.chunks_exact_mut(steps.len() * PANEL_ROWS).enumerate() {
+            let row = rows.start + group * PANEL_ROWS;
+            let count = PANEL_ROWS.min(rows.end - row);
+            for step in first..(first + PANEL_ROWS).min(steps.end) {
+                let values = &values[grid.first + step * grid.stride + row..];
+                let packed = &mut packed[(step - steps.start) * PANEL_ROWS..];
+                match (values.first_chunk::<PANEL_ROWS>(), packed.first_chunk_mut::<PANEL_ROWS>()) {
+                    (Some(values), Some(packed)) if count == PANEL_ROWS => *packed = *values,
+                    _ => packed[..count].copy_from_slice(&values[..count]),
+                }
+            }
         }
     }
 }
 
 /// Lays `count` columns of the right factor out as (steps, width), the rest zeros.
 fn pack_right<T: Number>(
+    instructions: Instructions,
     factors: &Factors<'_, T>,
     first: usize,
     column: usize,
@@ -157,13 +178,9 @@ fn pack_right<T: Number>(
             }
         }
         Form::RightTransposed => {
-            let steps = packed.len() / width;
-            for offset in 0..count {
-                let values = &values[grid.first + (column + offset) * grid.stride + first..][..steps];
-                for (packed, value) in packed.chunks_exact_mut(width).zip(values) {
-                    packed[offset] = *value;
-                }
-            }
+            let values = &values[grid.first + column * grid.stride + first..];
+            let from = Rows { values, stride: grid.stride, rows: count, columns: packed.len() / width };
+            T::transpose(instructions, from, packed, width);
         }
     }
 }

@@ -236,7 +236,7 @@ fn the_gate_comes_back_to_both_halves() {
 #[test]
 fn log_probabilities_are_right_and_come_back_to_states_and_table() {
     // More rows than are done at once.
-    let (rows, width, vocabulary) = (130, 5, 19);
+    let (rows, width, vocabulary) = (260, 5, 19);
     let (states, table) = (noise(rows * width, 1), noise(vocabulary * width, 2));
     let targets: Vec<u32> = (0..rows as u32).map(|row| row * 7 % vocabulary as u32).collect();
     let slopes = f32s(&noise(rows, 3));
