@@ -106,8 +106,8 @@ impl Cuda {
         .map_err(failed("set up the GPU's memory"))
     }
 
-    /// A buffer whose numbers are not set: the next operation overwrites all of them.
-    fn unset<T: DeviceRepr>(&self, length: usize) -> Result<CudaSlice<T>, Error> {
+    /// Memory as it is: the next operation overwrites all of it.
+    fn memory<T: DeviceRepr>(&self, length: usize) -> Result<CudaSlice<T>, Error> {
         // SAFETY: every caller fills the buffer before it is read.
         unsafe { self.stream.alloc(length) }.map_err(failed("take memory of the GPU"))
     }
@@ -149,6 +149,10 @@ impl Device for Cuda {
 
     fn numbers(&self, length: usize) -> Result<Numbers, Error> {
         self.stream.alloc_zeros(length).map_err(failed("take memory of the GPU"))
+    }
+
+    fn unset(&self, length: usize) -> Result<Numbers, Error> {
+        self.memory(length)
     }
 
     fn floats(&self, length: usize) -> Result<Floats, Error> {

@@ -109,6 +109,10 @@ pub trait Device {
     fn rounds(&self) -> bool;
     /// A buffer of zeros.
     fn numbers(&self, length: usize) -> Result<Self::Numbers, Error>;
+    /// A buffer that the next operation overwrites as a whole; what it holds before then is not said.
+    fn unset(&self, length: usize) -> Result<Self::Numbers, Error> {
+        self.numbers(length)
+    }
     /// A buffer of zeros.
     fn floats(&self, length: usize) -> Result<Self::Floats, Error>;
     /// Puts values on the device, rounded to what it computes with.

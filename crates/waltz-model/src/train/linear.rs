@@ -68,7 +68,7 @@ pub(super) fn back<D: Device>(
     }
     let Some(pair) = pair else { return Ok(()) };
     let between = pair.between(device, rows, input)?;
-    let mut to_between = device.numbers(rows * pair.a.rows)?;
+    let mut to_between = device.unset(rows * pair.a.rows)?;
     for part in pair.parts() {
         let grid = pair.low(rows, part.index);
         let b = pair.rows_of_b(&part);
@@ -102,7 +102,7 @@ struct Place {
 impl<D: Device> Pair<D> {
     /// `input A^T` of all parts, (rows, parts x rank).
     fn between(&self, device: &D, rows: usize, input: &D::Numbers) -> Result<D::Numbers, Error> {
-        let mut between = device.numbers(rows * self.a.rows)?;
+        let mut between = device.unset(rows * self.a.rows)?;
         let input = (input, Grid::whole(rows, self.a.columns));
         let a = (&self.a.weights, Grid::whole(self.a.rows, self.a.columns));
         let output = (&mut between, Grid::whole(rows, self.a.rows));

@@ -82,7 +82,7 @@ impl<D: Device> Network<D> {
     pub fn forward(&self, batch: &Batch, lora: Option<&Lora<D>>, keep: Keep) -> Result<Pass<D>, Error> {
         batch.check(&self.shape)?;
         let frame = self.frame(batch);
-        let mut state = self.device.numbers(frame.rows * self.shape.width)?;
+        let mut state = self.device.unset(frame.rows * self.shape.width)?;
         self.device.embed(&self.weights.embedding.weights, self.shape.width, batch.tokens(), &mut state)?;
         let mut layers = Vec::with_capacity(self.shape.layers);
         for (index, layer) in self.weights.layers.iter().enumerate() {
@@ -166,11 +166,11 @@ impl<D: Device> Network<D> {
         pooling: Pooling,
     ) -> Result<D::Numbers, Error> {
         let (rows, width, sequences) = (batch.tokens().len(), self.shape.width, batch.sequences());
-        let mut normed = self.device.numbers(rows * width)?;
+        let mut normed = self.device.unset(rows * width)?;
         let gain = (&self.weights.norm.weights, width);
         self.device.norm(&pass.last, gain, self.shape.epsilon, &mut normed)?;
         let shares = self.device.load(&shares(batch, pooling))?;
-        let mut pooled = self.device.numbers(sequences * width)?;
+        let mut pooled = self.device.unset(sequences * width)?;
         let factors = ((&shares, Grid::whole(sequences, rows)), (&normed, Grid::whole(rows, width)));
         let output = (&mut pooled, Grid::whole(sequences, width));
         self.device.multiply(Form::Plain, 1.0, factors.0, factors.1, 0.0, output)?;
@@ -188,7 +188,7 @@ impl<D: Device> Network<D> {
         let (rows, width, sequences) = (batch.tokens().len(), self.shape.width, batch.sequences());
         let Self { device, shape, weights, .. } = &mut *self;
         let shares = device.load(&shares(batch, pooling))?;
-        let mut to_normed = device.numbers(rows * width)?;
+        let mut to_normed = device.unset(rows * width)?;
         let factors = ((&shares, Grid::whole(sequences, rows)), (to_pooled, Grid::whole(sequences, width)));
         let output = (&mut to_normed, Grid::whole(rows, width));
         device.multiply(Form::LeftTransposed, 1.0, factors.0, factors.1, 0.0, output)?;
@@ -235,9 +235,9 @@ impl<D: Device> Network<D> {
         norm: &Tensor<D>,
     ) -> Result<(D::Numbers, D::Numbers), Error> {
         let Shape { width, epsilon, .. } = self.shape;
-        let mut gathered = self.device.numbers(batch.rows().len() * width)?;
+        let mut gathered = self.device.unset(batch.rows().len() * width)?;
         self.device.gather(&pass.last, width, batch.rows(), &mut gathered)?;
-        let mut states = self.device.numbers(batch.rows().len() * width)?;
+        let mut states = self.device.unset(batch.rows().len() * width)?;
         self.device.norm(&gathered, (&norm.weights, width), epsilon, &mut states)?;
         Ok((gathered, states))
     }

@@ -76,7 +76,7 @@ impl Cuda {
         let packing = self.packing(starts)?;
         let of = sizes(shape, packing.rows(), rows, output)?;
         let turned = self.turned(of, rope_base, &packing, rows)?;
-        let mut sums: Floats = self.unset(of.rows * shape.heads)?;
+        let mut sums: Floats = self.memory(of.rows * shape.heads)?;
         let size = Size::blocks(packing.tiles, 128).heads(shape.heads);
         launch!(self, attend, size, &turned, rows, &packing.queries, output, &mut sums, &of)?;
         Ok(Attended(sums))
@@ -99,7 +99,7 @@ impl Cuda {
         fits(ATTEND, sums.len(), of.rows * shape.heads)?;
         let turned = self.turned(of, rope_base, &packing, rows)?;
         let turns = &self.turns(rope_base, packing.longest)?.table;
-        let mut alongs: Floats = self.unset(of.rows * shape.heads)?;
+        let mut alongs: Floats = self.memory(of.rows * shape.heads)?;
         let size = Size::threads(of.rows * shape.heads * 32);
         launch!(self, along, size, output, gradient, &mut alongs, &of)?;
         let size = Size::blocks(packing.tiles, 128);
@@ -137,7 +137,7 @@ impl Cuda {
     fn turned(&self, of: Shape, rope_base: f32, packing: &Packing, rows: &Numbers) -> Result<Numbers, Error> {
         let turns = self.turns(rope_base, packing.longest)?;
         let length = rows.len() / (of.heads + 2 * of.kv_heads) as usize * (of.heads + of.kv_heads) as usize;
-        let mut turned: Numbers = self.unset(length)?;
+        let mut turned: Numbers = self.memory(length)?;
         launch!(
             self,
             turn,

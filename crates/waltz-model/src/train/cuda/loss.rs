@@ -28,11 +28,11 @@ impl Cuda {
         // Rows of a multiple of eight numbers begin where eight can be read at once.
         let stride = vocabulary.next_multiple_of(8);
         let piece = rows.min(PIECE);
-        let mut logits: Floats = self.unset(piece * stride)?;
-        let mut slopes_of_logits: Numbers = self.unset(if back.is_some() { piece * stride } else { 1 })?;
+        let mut logits: Floats = self.memory(piece * stride)?;
+        let mut slopes_of_logits: Numbers = self.memory(if back.is_some() { piece * stride } else { 1 })?;
         let slopes = self.upload(back.as_ref().map_or(&[0.0][..], |back| back.slopes))?;
         let targets = self.upload(targets)?;
-        let mut found = self.unset::<f64>(rows)?;
+        let mut found = self.memory::<f64>(rows)?;
         let with_gradient = i32::from(back.is_some());
         let whole_table = (table, Grid::whole(vocabulary, width));
         for first in (0..rows).step_by(PIECE) {

@@ -166,7 +166,7 @@ impl<'a> Table<'a> {
         let lines = count * kv_heads * capacity * head;
         let mut cache = Vec::with_capacity(shape.layers);
         for _ in 0..shape.layers {
-            cache.push((cuda.unset(lines)?, cuda.unset(lines)?));
+            cache.push((cuda.memory(lines)?, cuda.memory(lines)?));
         }
         Ok(Self {
             network,
@@ -176,12 +176,12 @@ impl<'a> Table<'a> {
             count,
             most: rules.tokens,
             cache,
-            logits: cuda.unset(count * vocabulary)?,
-            current: cuda.unset(count)?,
+            logits: cuda.memory(count * vocabulary)?,
+            current: cuda.memory(count)?,
             counts: cuda.upload(&vec![0; count])?,
             stopped: cuda.upload(&vec![0; count])?,
-            tokens: cuda.unset(count * rules.tokens)?,
-            log_probabilities: cuda.unset(count * rules.tokens)?,
+            tokens: cuda.memory(count * rules.tokens)?,
+            log_probabilities: cuda.memory(count * rules.tokens)?,
         })
     }
 
@@ -349,12 +349,12 @@ impl Buffers {
             rows,
             sequences: cuda.upload(sequences)?,
             positions: cuda.upload(positions)?,
-            state: cuda.unset(rows * width)?,
-            normed: cuda.unset(rows * width)?,
-            mixed: cuda.unset(rows * width)?,
-            attention: cuda.unset(rows * (width + 2 * shape.kv_width()))?,
-            both: cuda.unset(rows * 2 * shape.hidden)?,
-            gated: cuda.unset(rows * shape.hidden)?,
+            state: cuda.memory(rows * width)?,
+            normed: cuda.memory(rows * width)?,
+            mixed: cuda.memory(rows * width)?,
+            attention: cuda.memory(rows * (width + 2 * shape.kv_width()))?,
+            both: cuda.memory(rows * 2 * shape.hidden)?,
+            gated: cuda.memory(rows * shape.hidden)?,
         })
     }
 }

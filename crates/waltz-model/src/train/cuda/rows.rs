@@ -111,7 +111,7 @@ impl Cuda {
             );
         };
         fits("norm rows", to_gain.len(), width)?;
-        let mut sums: Floats = self.unset(blocks * width)?;
+        let mut sums: Floats = self.memory(blocks * width)?;
         let (size, with) = (size.shared(warps * width * size_of::<f32>()), 1_i32);
         launch!(
             self,
@@ -156,7 +156,7 @@ impl Cuda {
         if total == 0 {
             return Ok(0.0);
         }
-        let mut sums = self.unset::<f64>(total)?;
+        let mut sums = self.memory::<f64>(total)?;
         let mut first = 0;
         for buffer in floats {
             let (length, count) = (buffer.len(), blocks(buffer.len()));

@@ -54,23 +54,23 @@ impl<D: Device> Frame<'_, D> {
         let Shape { width, hidden, .. } = *shape;
         let [one, two, three, four] = each(pairs);
         let normed = self.norm(input, &layer.attention_norm)?;
-        let mut attention = device.numbers(rows * (width + 2 * shape.kv_width()))?;
+        let mut attention = device.unset(rows * (width + 2 * shape.kv_width()))?;
         let weights = (&layer.query_key_value, one);
         linear::forward(device, rows, &normed, weights, Onto::Nothing, &mut attention)?;
         drop(normed);
-        let mut mixed = device.numbers(rows * width)?;
+        let mut mixed = device.unset(rows * width)?;
         let attended = device.attend(self.heads(), shape.rope_base, starts, &attention, &mut mixed)?;
-        let mut middle = device.numbers(rows * width)?;
+        let mut middle = device.unset(rows * width)?;
         device.copy(input, &mut middle)?;
         let weights = (&layer.attention_output, two);
         linear::forward(device, rows, &mixed, weights, Onto::What, &mut middle)?;
         let normed = self.norm(&middle, &layer.feed_norm)?;
-        let mut both = device.numbers(rows * 2 * hidden)?;
+        let mut both = device.unset(rows * 2 * hidden)?;
         linear::forward(device, rows, &normed, (&layer.gate_up, three), Onto::Nothing, &mut both)?;
         drop(normed);
-        let mut gated = device.numbers(rows * hidden)?;
+        let mut gated = device.unset(rows * hidden)?;
         device.gate(&both, hidden, &mut gated)?;
-        let mut output = device.numbers(rows * width)?;
+        let mut output = device.unset(rows * width)?;
         device.copy(&middle, &mut output)?;
         linear::forward(device, rows, &gated, (&layer.down, four), Onto::What, &mut output)?;
         Ok((Parts { attention, attended, mixed, middle, both }, output))
@@ -89,17 +89,17 @@ impl<D: Device> Frame<'_, D> {
         let Shape { width, hidden, rope_base, .. } = *shape;
         let Parts { attention, attended, mixed, middle, both } = parts;
         let [one, two, three, four] = each_mut(pairs);
-        let mut to_both = device.numbers(rows * 2 * hidden)?;
+        let mut to_both = device.unset(rows * 2 * hidden)?;
         {
-            let mut gated = device.numbers(rows * hidden)?;
+            let mut gated = device.unset(rows * hidden)?;
             device.gate(&both, hidden, &mut gated)?;
-            let mut to_gated = device.numbers(rows * hidden)?;
+            let mut to_gated = device.unset(rows * hidden)?;
             let weights = (&mut layer.down, four);
             linear::back(device, rows, &gated, weights, gradient, Onto::Nothing, &mut to_gated)?;
             device.gate_back(&both, hidden, &to_gated, &mut to_both)?;
         }
         drop(both);
-        let mut to_normed = device.numbers(rows * width)?;
+        let mut to_normed = device.unset(rows * width)?;
         {
             let normed = self.norm(&middle, &layer.feed_norm)?;
             let weights = (&mut layer.gate_up, three);
@@ -107,9 +107,9 @@ impl<D: Device> Frame<'_, D> {
         }
         drop(to_both);
         self.norm_back(&middle, &mut layer.feed_norm, &to_normed, gradient)?;
-        let mut to_attention = device.numbers(rows * (width + 2 * shape.kv_width()))?;
+        let mut to_attention = device.unset(rows * (width + 2 * shape.kv_width()))?;
         {
-            let mut to_mixed = device.numbers(rows * width)?;
+            let mut to_mixed = device.unset(rows * width)?;
             let weights = (&mut layer.attention_output, two);
             linear::back(device, rows, &mixed, weights, gradient, Onto::Nothing, &mut to_mixed)?;
             let heads = self.heads();
@@ -137,7 +137,7 @@ impl<D: Device> Frame<'_, D> {
 
     fn norm(&self, input: &D::Numbers, gain: &Tensor<D>) -> Result<D::Numbers, Error> {
         let Shape { width, epsilon, .. } = *self.shape;
-        let mut output = self.device.numbers(self.rows * width)?;
+        let mut output = self.device.unset(self.rows * width)?;
         self.device.norm(input, (&gain.weights, width), epsilon, &mut output)?;
         Ok(output)
     }
