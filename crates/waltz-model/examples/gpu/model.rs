@@ -41,7 +41,7 @@ pub(crate) fn check(open: impl Fn() -> Result<Cuda, waltz_model::Error>, gguf: &
         hold("layers computed again give the same numbers", anew == found)?;
     }
     let mut network = Network::from_gguf(open()?, gguf, Trains::No)?;
-    play(&network, &tokenizer)?;
+    play(&network, &Network::from_gguf(cpu(), gguf, Trains::No)?, &tokenizer)?;
     play_adapted(&mut network, &tokenizer, &batches)
 }
 
@@ -67,7 +67,7 @@ fn two_steps<D: Device>(
     Ok(reports)
 }
 
-fn play(network: &Network<Cuda>, tokenizer: &Tokenizer) -> Outcome<()> {
+fn play(network: &Network<Cuda>, exact: &Network<Cpu<f32>>, tokenizer: &Tokenizer) -> Outcome<()> {
     let prompts: Vec<Vec<u32>> = [TEXT, "Once upon a time", "2 + 2 =", "The capital of France is"]
         .map(|text| tokenizer.encode(text))
         .into();
@@ -76,7 +76,7 @@ fn play(network: &Network<Cuda>, tokenizer: &Tokenizer) -> Outcome<()> {
     for (prompt, played) in prompts.iter().zip(&played) {
         println!("{} ->{}", tokenizer.decode(prompt), tokenizer.decode(&played.tokens));
     }
-    weighed("greedy play", network, None, &prompts, &played)?;
+    as_exact_as_training("greedy play", (network, exact), &prompts, &played)?;
     hold("the likeliest tokens are the same alone", {
         let alone = network.play(None, &prompts[1..2], &greedy)?;
         alone[0].tokens[..8] == played[1].tokens[..8]
@@ -88,7 +88,7 @@ fn play(network: &Network<Cuda>, tokenizer: &Tokenizer) -> Outcome<()> {
 
     let drawn = Rules { temperature: 1.0, seed: 7, ..greedy };
     let sample = network.play(None, &prompts, &drawn)?;
-    weighed("drawn play", network, None, &prompts, &sample)?;
+    as_exact_as_training("drawn play", (network, exact), &prompts, &sample)?;
     hold("the same seed plays the same", network.play(None, &prompts, &drawn)? == sample)?;
     hold(
         "another seed plays otherwise",
@@ -110,30 +110,49 @@ fn play_adapted(network: &mut Network<Cuda>, tokenizer: &Tokenizer, batches: &[B
     let rules = Rules { tokens: 40, temperature: 1.0, stop: tokenizer.end(), seed: 3 };
     let played = network.play(trainer.lora(), &prompts, &rules)?;
     println!("adapted: {}", tokenizer.decode(&played[0].tokens));
-    weighed("adapted play", network, trainer.lora(), &prompts, &played)?;
-    let other = weighed("the base is no judge of an adapter's play", network, None, &prompts, &played);
-    hold("an adapter changes play", other.is_err())
+    let batch = answers(&prompts, &played)?;
+    let own = apart(&told(&played), &trainer.weigh(network, &batch)?);
+    let of_base = apart(&told(&played), &network.weigh(&batch, None)?);
+    println!("adapted play: {own:.4} from the adapter's log-probabilities, {of_base:.4} from the base's");
+    hold("an adapter is played as it is weighed", own < 0.05)?;
+    hold("an adapter changes play", of_base > 10.0 * own)
 }
 
-/// Log-probabilities that play tells are those that the network gives the same tokens.
-fn weighed(
+/// Play's log-probabilities are as close to f32 as those that training computes for the same tokens.
+fn as_exact_as_training(
     what: &str,
-    network: &Network<Cuda>,
-    lora: Option<&Lora<Cuda>>,
+    (network, exact): (&Network<Cuda>, &Network<Cpu<f32>>),
     prompts: &[Vec<u32>],
     played: &[Played],
 ) -> Outcome<()> {
+    let batch = answers(prompts, played)?;
+    let exact = exact.weigh(&batch, None)?;
+    let of_training = apart(&network.weigh(&batch, None)?, &exact);
+    let of_play = apart(&told(played), &exact);
+    println!("{what}: {} tokens, {of_play:.4} from f32 in the mean; training {of_training:.4}", exact.len());
+    hold(what, of_play < 1.3 * of_training)
+}
+
+/// What was played, as a batch to weigh.
+fn answers(prompts: &[Vec<u32>], played: &[Played]) -> Outcome<Batch> {
+    let examples = prompts.iter().zip(played);
     let examples: Vec<Example> =
-        prompts.iter().zip(played).map(|(prompt, played)| Example::answer(prompt, &played.tokens)).collect();
-    let batches = pack(&examples, 100_000)?;
-    let expected = network.weigh(&batches[0], lora)?;
-    let found = played.iter().flat_map(|played| &played.log_probabilities);
-    let apart: Vec<f64> =
-        found.zip(&expected).map(|(found, expected)| (f64::from(*found) - expected).abs()).collect();
-    let (mean, most) =
-        (apart.iter().sum::<f64>() / apart.len() as f64, apart.iter().copied().fold(0.0, f64::max));
-    println!("{what}: log-probabilities of {} tokens differ by {mean:.4}, at most {most:.4}", apart.len());
-    hold(what, expected.len() == apart.len() && mean < 0.02 && most < 0.3)
+        examples.map(|(prompt, played)| Example::answer(prompt, &played.tokens)).collect();
+    Ok(pack(&examples, 100_000)?.remove(0))
+}
+
+/// The log-probabilities that play told.
+fn told(played: &[Played]) -> Vec<f64> {
+    played.iter().flat_map(|played| &played.log_probabilities).map(|told| f64::from(*told)).collect()
+}
+
+/// The mean distance; not a number where one is missing.
+fn apart(found: &[f64], expected: &[f64]) -> f64 {
+    if found.len() != expected.len() {
+        return f64::NAN;
+    }
+    let sum: f64 = found.iter().zip(expected).map(|(found, expected)| (found - expected).abs()).sum();
+    sum / found.len() as f64
 }
 
 /// First tokens of many sequences come as often as the model says.

@@ -153,10 +153,11 @@ impl Cuda {
 
     /// The angles of at least so many positions.
     pub(super) fn turns(&self, base: f32, positions: usize) -> Result<Rc<Turns>, Error> {
-        if let Some(turns) = self.turns.borrow().as_ref() {
-            if turns.base == base && turns.positions >= positions {
-                return Ok(turns.clone());
-            }
+        if let Some(turns) = self.turns.borrow().as_ref()
+            && turns.base == base
+            && turns.positions >= positions
+        {
+            return Ok(turns.clone());
         }
         let positions = positions.next_power_of_two();
         let table: Vec<f32> = (0..positions).flat_map(|position| rotations(position, HEAD, base)).collect();
@@ -166,10 +167,10 @@ impl Cuda {
     }
 
     fn packing(&self, starts: &Starts) -> Result<Rc<Packing>, Error> {
-        if let Some(packing) = self.packing.borrow().as_ref() {
-            if packing.starts == starts {
-                return Ok(packing.clone());
-            }
+        if let Some(packing) = self.packing.borrow().as_ref()
+            && packing.starts == starts
+        {
+            return Ok(packing.clone());
         }
         let ascending = starts.windows(2).all(|pair| pair[0] < pair[1]);
         let last = starts.last().copied().unwrap_or(0);

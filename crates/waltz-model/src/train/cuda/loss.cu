@@ -20,6 +20,15 @@ __device__ void join_block(float &most, float &sum) {
     for (int warp = 1; warp < blockDim.x / 32; warp++) join(most, sum, mosts[warp], sums[warp]);
 }
 
+// Four numbers of a row; past its end, where nothing was written, -inf, which adds nothing.
+__device__ __forceinline__ void load_four(float *values, const float *row, size_t first, size_t length) {
+    if (first + 4 <= length) {
+        *(float4 *)values = *(const float4 *)(row + first);
+        return;
+    }
+    for (int k = 0; k < 4; k++) values[k] = first + k < length ? row[first + k] : -INFINITY;
+}
+
 // Log-probability of each row's target; with slopes also slope x (target - softmax), the logits' gradient.
 // A row has `vocabulary` numbers and lies `stride`, a multiple of eight, after the one before.
 extern "C" __global__ void softmax(
@@ -29,14 +38,10 @@ extern "C" __global__ void softmax(
     const float *row = logits + blockIdx.x * stride;
     float most = -INFINITY, sum = 0;
     for (size_t i = threadIdx.x * 4; i < vocabulary; i += blockDim.x * 4) {
-        float4 four = *(const float4 *)(row + i);
-        float values[4] = {four.x, four.y, four.z, four.w};
-        int count = vocabulary - i < 4 ? vocabulary - i : 4;
-        float high = values[0], part = 0;
-        for (int k = 1; k < 4; k++)
-            if (k < count) high = fmaxf(high, values[k]);
-        for (int k = 0; k < 4; k++)
-            if (k < count) part += __expf(values[k] - high);
+        __align__(16) float values[4];
+        load_four(values, row, i, vocabulary);
+        float high = fmaxf(fmaxf(values[0], values[1]), fmaxf(values[2], values[3])), part = 0;
+        for (int k = 0; k < 4; k++) part += __expf(values[k] - high);
         join(most, sum, high, part);
     }
     join_block(most, sum);
@@ -45,12 +50,10 @@ extern "C" __global__ void softmax(
     if (!with_gradient) return;
     float slope = slopes[blockIdx.x], factor = slope / sum;
     for (size_t i = threadIdx.x * 4; i < stride; i += blockDim.x * 4) {
-        float4 four = *(const float4 *)(row + i);
-        float values[4] = {four.x, four.y, four.z, four.w};
-        for (int k = 0; k < 4; k++) {
-            float chance = i + k < vocabulary ? factor * __expf(values[k] - most) : 0;
-            values[k] = (i + k == target ? slope : 0) - chance;
-        }
+        __align__(16) float values[4];
+        load_four(values, row, i, vocabulary);
+        for (int k = 0; k < 4; k++)
+            values[k] = (i + k == target ? slope : 0) - factor * __expf(values[k] - most);
         pair *to = (pair *)(gradient + blockIdx.x * stride + i);
         to[0] = __floats2bfloat162_rn(values[0], values[1]);
         to[1] = __floats2bfloat162_rn(values[2], values[3]);
