@@ -61,6 +61,7 @@ fn ask(tokens: Vec<u32>, max_tokens: usize) -> Ask {
         constraint: Some(Box::new(Endless)),
         deadline: None,
         logprobs: None,
+        adapter: None,
     }
 }
 

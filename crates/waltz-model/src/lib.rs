@@ -1,5 +1,6 @@
 //! Small language models in process: pull, read, tokenise, generate, encode.
 
+mod adapter;
 mod attention;
 mod cache;
 mod catalogue;
@@ -32,6 +33,9 @@ mod weights;
 mod wordpiece;
 mod worker;
 
+pub use adapter::{
+    Adapter, AdapterFile, AdapterNote, Adapters, AgentAdapters, HeadsConfig, LoraConfig, Origin,
+};
 pub use catalogue::{KNOWN, KnownFile, KnownModel, ModelName};
 pub use constrain::{Field, FieldKind, ObjectConstraint, Schema, TokenIndex};
 pub use constraint::{Constraint, TokenMask};
