@@ -129,13 +129,13 @@ mod avx512 {
         panel: Panel<'_, f32>,
         sums: &mut Sums<f32>,
     ) {
-        // Counted loops of known length: only then the compiler keeps the sums in registers.
+        // Of known length: only then the compiler keeps the sums in registers.
         let Some(sums) = sums.first_chunk_mut::<ROWS>() else { return };
         let mut totals = [[_mm512_setzero_ps(); REGISTERS]; ROWS];
-        for row in 0..ROWS {
-            for register in 0..REGISTERS {
-                // SAFETY: 16 floats are one register, and a row of sums has three.
-                totals[row][register] = unsafe { _mm512_loadu_ps(sums[row].as_ptr().add(register * LANES)) };
+        for (totals, sums) in totals.iter_mut().zip(sums.iter()) {
+            for (total, sums) in totals.iter_mut().zip(sums.chunks_exact(LANES)) {
+                // SAFETY: 16 floats are one register.
+                *total = unsafe { _mm512_loadu_ps(sums.as_ptr()) };
             }
         }
         let (values, weights) = (left.values.as_ptr(), panel.values.as_ptr());
@@ -146,21 +146,18 @@ mod avx512 {
                 for (register, column) in columns.iter_mut().enumerate() {
                     *column = _mm512_loadu_ps(weights.add((step * REGISTERS + register) * LANES));
                 }
-                for row in 0..ROWS {
+                for (row, totals) in totals.iter_mut().enumerate() {
                     let value = _mm512_set1_ps(*values.add(row * left.by_row + step * left.by_step));
-                    for register in 0..REGISTERS {
-                        totals[row][register] =
-                            _mm512_fmadd_ps(value, columns[register], totals[row][register]);
+                    for (total, column) in totals.iter_mut().zip(columns) {
+                        *total = _mm512_fmadd_ps(value, column, *total);
                     }
                 }
             }
         }
-        for row in 0..ROWS {
-            for register in 0..REGISTERS {
-                // SAFETY: as above.
-                unsafe {
-                    _mm512_storeu_ps(sums[row].as_mut_ptr().add(register * LANES), totals[row][register])
-                };
+        for (sums, totals) in sums.iter_mut().zip(totals) {
+            for (sums, total) in sums.chunks_exact_mut(LANES).zip(totals) {
+                // SAFETY: 16 floats are one register.
+                unsafe { _mm512_storeu_ps(sums.as_mut_ptr(), total) };
             }
         }
     }
@@ -203,8 +200,9 @@ mod avx2 {
         column: usize,
         sums: &mut Sums<f32>,
     ) {
+        let Some(sums) = sums.first_chunk_mut::<ROWS>() else { return };
         let mut totals = [[_mm256_setzero_ps(); 2]; ROWS];
-        for (total, sums) in totals.iter_mut().zip(&*sums) {
+        for (total, sums) in totals.iter_mut().zip(sums.iter()) {
             let sums = &sums[column..column + LANES];
             // SAFETY: 16 floats are two registers.
             *total = unsafe { [_mm256_loadu_ps(sums.as_ptr()), _mm256_loadu_ps(sums.as_ptr().add(8))] };

@@ -64,14 +64,20 @@ pub(crate) fn softmax<T: Number>(instructions: Instructions, scores: &mut [T]) -
             let highest = highest
                 .iter()
                 .fold(T::of(f64::NEG_INFINITY), |most, score| if *score > most { *score } else { most });
-            for score in scores.iter_mut() {
-                *score = (*score - highest).exponential();
+            // As `sum_of` sums, on the way.
+            let mut lanes = [T::default(); LANES];
+            let mut whole = scores.chunks_exact_mut(LANES);
+            for part in &mut whole {
+                for lane in 0..LANES {
+                    part[lane] = (part[lane] - highest).exponential();
+                    lanes[lane] += part[lane];
+                }
             }
-            let sum = sum_of(
-                scores,
-                #[inline(always)]
-                |value| value,
-            );
+            for (lane, score) in lanes.iter_mut().zip(whole.into_remainder()) {
+                *score = (*score - highest).exponential();
+                *lane += *score;
+            }
+            let sum: T = lanes.into_iter().sum();
             let factor = T::of(1.0) / sum;
             for score in scores.iter_mut() {
                 *score *= factor;

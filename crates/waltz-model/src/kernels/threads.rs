@@ -342,6 +342,35 @@ mod tests {
     }
 
     #[test]
+    fn tiles_of_a_part_of_a_matrix_leave_the_rest_alone() {
+        let threads = Threads::new(3);
+        // 5 rows of 7 numbers, 10 apart; the last row ends with its columns.
+        let mut matrix = vec![0_u32; 4 * 10 + 7];
+        threads.tiles_of(Tile::new(&mut matrix, 5, 7, 10), 2, 3, |mut tile| {
+            for row in tile.rows() {
+                tile.row(row).iter_mut().for_each(|value| *value += 1);
+            }
+        });
+        assert!(matrix.iter().enumerate().all(|(index, value)| *value == u32::from(index % 10 < 7)));
+        for (rows, columns, width) in [(6, 7, 10), (5, 8, 10), (2, 5, 4)] {
+            let outside = catch_unwind(AssertUnwindSafe(|| {
+                Tile::new(&mut matrix, rows, columns, width);
+            }));
+            assert!(outside.is_err(), "{rows} rows of {columns}, {width} apart, do not fit");
+        }
+    }
+
+    #[test]
+    fn each_item_is_handed_out_once() {
+        let threads = Threads::new(3);
+        let mut values = vec![0_u32; 100];
+        threads.each(values.chunks_mut(7).enumerate(), |(index, part)| {
+            part.iter_mut().for_each(|value| *value += index as u32 + 1);
+        });
+        assert!(values.iter().enumerate().all(|(index, value)| *value == index as u32 / 7 + 1));
+    }
+
+    #[test]
     fn a_panic_reaches_the_caller_and_the_threads_live_on() {
         let threads = Threads::new(2);
         for _ in 0..20 {

@@ -9,8 +9,9 @@ mod product;
 #[cfg(test)]
 mod tests;
 
-use std::marker::PhantomData;
+use std::sync::{Mutex, PoisonError};
 
+use self::attention::Scratch;
 use self::product::Factors;
 use super::device::{AdamW, AttentionShape, Device, Form, Grid, LogProbabilities, Moments, Starts};
 use crate::Error;
@@ -24,7 +25,8 @@ use crate::kernels::{
 pub struct Cpu<T = f32> {
     threads: Threads,
     instructions: Instructions,
-    number: PhantomData<T>,
+    /// What threads work in: memory that comes and goes costs more than the small products done in it.
+    rooms: Mutex<Vec<Scratch<T>>>,
 }
 
 /// Numbers of long buffers that are one piece of work.
@@ -37,7 +39,15 @@ const COLUMNS: usize = 64;
 impl<T: Number> Cpu<T> {
     /// Computes on these threads.
     pub fn new(threads: Threads) -> Self {
-        Self { threads, instructions: Instructions::best(), number: PhantomData }
+        Self { threads, instructions: Instructions::best(), rooms: Mutex::default() }
+    }
+
+    /// Calls `work` with room that nobody else uses.
+    fn with_room(&self, work: impl FnOnce(&mut Scratch<T>)) {
+        let rooms = || self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut room = rooms().pop().unwrap_or_default();
+        work(&mut room);
+        rooms().push(room);
     }
 
     /// Calls `work` with neighbouring parts of two buffers of one length.
@@ -57,7 +67,7 @@ impl<T: Number> Cpu<T> {
 
     fn multiply(&self, factors: Factors<'_, T>, (output, grid): (&mut [T], Grid)) {
         let tile = Tile::new(&mut output[grid.first..], grid.rows, grid.columns, grid.stride);
-        product::multiply(&self.threads, self.instructions, &factors, tile);
+        product::multiply(self, &factors, tile);
     }
 
     fn copy_rows(&self, from: &[T], width: usize, rows: &[u32], output: &mut [T]) {

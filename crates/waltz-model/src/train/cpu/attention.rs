@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::Cpu;
-use super::product::{Factors, fill};
+use super::product::{Factors, Packed, fill};
 use crate::kernels::{Number, Tile, rotate, rotations, softmax, softmax_back};
 use crate::train::device::{AttentionShape, Form, Grid, Starts};
 
@@ -31,14 +31,25 @@ struct Piece<'a, T> {
     kv_head: usize,
 }
 
-/// Some tokens of a piece: a row of a matrix is one token and one head of the group.
-struct Block<T> {
-    /// Positions in the sequence.
-    tokens: Range<usize>,
+/// Room for one piece, kept for the next one. A row of the first four is one token of a block and one head of the group.
+#[derive(Debug, Default)]
+pub(super) struct Scratch<T> {
     /// Turned queries (tokens x group, head).
     queries: Vec<T>,
     /// What each looks at (tokens x group, positions up to the last token).
     chances: Vec<T>,
+    /// What it finds there, or the gradient of that (tokens x group, head).
+    mixed: Vec<T>,
+    /// Gradients of the chances, then of the scores.
+    slopes: Vec<T>,
+    /// Turned keys of the whole sequence (tokens, head).
+    keys: Vec<T>,
+    /// Their gradient.
+    to_keys: Vec<T>,
+    /// The values' gradient.
+    to_values: Vec<T>,
+    /// For products.
+    pub(super) packed: Packed<T>,
 }
 
 pub(super) fn attend<T: Number>(
@@ -62,7 +73,9 @@ pub(super) fn attend<T: Number>(
             }
         }
     }
-    cpu.threads.each(pieces.iter().zip(outputs), |(piece, mut output)| piece.attend(&mut output));
+    cpu.threads.each(pieces.iter().zip(outputs), |(piece, mut output)| {
+        cpu.with_room(|room| piece.attend(room, &mut output));
+    });
 }
 
 pub(super) fn attend_back<T: Number>(
@@ -91,8 +104,9 @@ pub(super) fn attend_back<T: Number>(
             }
         }
     }
-    cpu.threads
-        .each(pieces.iter().zip(outputs), |(piece, mut output)| piece.attend_back(gradient, &mut output));
+    cpu.threads.each(pieces.iter().zip(outputs), |(piece, mut output)| {
+        cpu.with_room(|room| piece.attend_back(gradient, room, &mut output));
+    });
 }
 
 /// All pieces, sequence by sequence.
@@ -148,20 +162,18 @@ impl<T: Number> Piece<'_, T> {
     }
 
     /// `output = keep * output + scale * left x right` for small matrices, whose output is a whole one.
-    fn multiply(&self, factors: Factors<'_, T>, columns: usize, output: &mut [T]) {
-        let tile = &mut Tile::new(output, output.len() / columns, columns, columns);
-        fill(self.cpu.instructions, &factors, tile);
+    fn multiply(&self, factors: Factors<'_, T>, packed: &mut Packed<T>, columns: usize, output: &mut [T]) {
+        let rows = output.len() / columns;
+        fill(self.cpu.instructions, &factors, packed, &mut Tile::new(output, rows, columns, columns));
     }
 
-    /// The turned keys (tokens, head).
-    fn keys(&self) -> Vec<T> {
+    fn turn_keys(&self, keys: &mut Vec<T>) {
         let head = self.shape.head;
-        let mut keys = Vec::with_capacity(self.range.len() * head);
+        keys.clear();
         for position in 0..self.range.len() {
             keys.extend_from_slice(&self.rows[self.part(0) + position * self.stride()..][..head]);
             self.turn(&mut keys[position * head..], &self.turns.there, position);
         }
-        keys
     }
 
     fn scale(&self) -> T {
@@ -169,43 +181,42 @@ impl<T: Number> Piece<'_, T> {
     }
 
     /// Asks the keys for some tokens.
-    fn ask(&self, tokens: Range<usize>, keys: &[T]) -> Block<T> {
+    fn ask(&self, tokens: Range<usize>, room: &mut Scratch<T>) {
         let (head, group) = (self.shape.head, self.group());
-        let mut queries = Vec::with_capacity(tokens.len() * group * head);
+        let Scratch { queries, chances, keys, packed, .. } = room;
+        queries.clear();
         for position in tokens.clone() {
             let first = (self.range.start + position) * self.stride() + self.kv_head * group * head;
             let start = queries.len();
             queries.extend_from_slice(&self.rows[first..][..group * head]);
             self.turn(&mut queries[start..], &self.turns.there, position);
         }
-        let seen = tokens.end;
-        let mut chances = vec![T::default(); tokens.len() * group * seen];
-        let left = (queries.as_slice(), Grid::whole(tokens.len() * group, head));
-        let right = (keys, Grid::whole(seen, head));
-        let scale = self.scale();
-        self.multiply(
-            Factors { form: Form::RightTransposed, scale, left, right, keep: false },
-            seen,
-            &mut chances,
-        );
+        let (rows, seen) = (tokens.len() * group, tokens.end);
+        chances.resize(rows * seen, T::default());
+        let (left, right) =
+            ((queries.as_slice(), Grid::whole(rows, head)), (keys.as_slice(), Grid::whole(seen, head)));
+        let product = Factors { form: Form::RightTransposed, scale: self.scale(), left, right, keep: false };
+        self.multiply(product, packed, seen, chances);
         for (index, chances) in chances.chunks_exact_mut(seen).enumerate() {
             let (past, future) = chances.split_at_mut(tokens.start + index / group + 1);
             softmax(self.cpu.instructions, past);
             future.fill(T::default());
         }
-        Block { tokens, queries, chances }
     }
 
-    fn attend(&self, output: &mut [&mut [T]]) {
+    fn attend(&self, room: &mut Scratch<T>, output: &mut [&mut [T]]) {
         let (head, group) = (self.shape.head, self.group());
-        let keys = self.keys();
+        self.turn_keys(&mut room.keys);
         for first in (0..output.len()).step_by(BLOCK) {
-            let Block { tokens, chances, .. } = self.ask(first..(first + BLOCK).min(output.len()), &keys);
+            let tokens = first..(first + BLOCK).min(output.len());
+            self.ask(tokens.clone(), room);
+            let Scratch { chances, mixed, packed, .. } = room;
             let rows = tokens.len() * group;
-            let mut mixed = vec![T::default(); rows * head];
+            mixed.resize(rows * head, T::default());
             let left = (chances.as_slice(), Grid::whole(rows, tokens.end));
             let (right, scale) = (self.values(tokens.end), T::of(1.0));
-            self.multiply(Factors { form: Form::Plain, scale, left, right, keep: false }, head, &mut mixed);
+            let product = Factors { form: Form::Plain, scale, left, right, keep: false };
+            self.multiply(product, packed, head, mixed);
             for (output, mixed) in output[tokens].iter_mut().zip(mixed.chunks_exact(group * head)) {
                 output.copy_from_slice(mixed);
             }
@@ -213,54 +224,53 @@ impl<T: Number> Piece<'_, T> {
     }
 
     /// Writes the gradients of queries, keys and values of every token.
-    fn attend_back(&self, gradient: &[T], output: &mut [[&mut [T]; 3]]) {
+    fn attend_back(&self, gradient: &[T], room: &mut Scratch<T>, output: &mut [[&mut [T]; 3]]) {
         let AttentionShape { heads, head, .. } = self.shape;
-        let (group, one) = (self.group(), T::of(1.0));
-        let keys = self.keys();
-        let mut to_keys = vec![T::default(); keys.len()];
-        let mut to_values = vec![T::default(); keys.len()];
+        let (group, scale) = (self.group(), T::of(1.0));
+        self.turn_keys(&mut room.keys);
+        for to in [&mut room.to_keys, &mut room.to_values] {
+            to.clear();
+            to.resize(output.len() * head, T::default());
+        }
         for first in (0..output.len()).step_by(BLOCK) {
-            let Block { tokens, queries, chances } =
-                self.ask(first..(first + BLOCK).min(output.len()), &keys);
-            let (rows, seen) = (tokens.len() * group, tokens.end);
-            let mut mixed = Vec::with_capacity(rows * head);
+            let tokens = first..(first + BLOCK).min(output.len());
+            self.ask(tokens.clone(), room);
+            let Scratch { queries, chances, mixed, slopes, keys, to_keys, to_values, packed } = room;
+            mixed.clear();
             for position in tokens.clone() {
                 let first = ((self.range.start + position) * heads + self.kv_head * group) * head;
                 mixed.extend_from_slice(&gradient[first..][..group * head]);
             }
+            let (rows, seen) = (tokens.len() * group, tokens.end);
             let (wide, narrow) = (Grid::whole(rows, seen), Grid::whole(rows, head));
-            let (mixed, queries) = ((mixed.as_slice(), narrow), (queries.as_slice(), narrow));
             // What comes back to the values, to the chances, and through the softmax to the scores.
-            let left = (chances.as_slice(), wide);
-            let product = Factors { form: Form::LeftTransposed, scale: one, left, right: mixed, keep: true };
-            self.multiply(product, head, &mut to_values[..seen * head]);
-            let mut slopes = vec![T::default(); rows * seen];
-            let right = self.values(seen);
-            let product =
-                Factors { form: Form::RightTransposed, scale: one, left: mixed, right, keep: false };
-            self.multiply(product, seen, &mut slopes);
+            let (left, right) = ((chances.as_slice(), wide), (mixed.as_slice(), narrow));
+            let product = Factors { form: Form::LeftTransposed, scale, left, right, keep: true };
+            self.multiply(product, packed, head, &mut to_values[..seen * head]);
+            slopes.resize(rows * seen, T::default());
+            let (left, right) = (right, self.values(seen));
+            let product = Factors { form: Form::RightTransposed, scale, left, right, keep: false };
+            self.multiply(product, packed, seen, slopes);
             for (chances, slopes) in chances.chunks_exact(seen).zip(slopes.chunks_exact_mut(seen)) {
                 softmax_back(self.cpu.instructions, chances, self.scale(), slopes);
             }
-            // From the scores to queries and keys.
-            let left = (slopes.as_slice(), wide);
-            let product =
-                Factors { form: Form::LeftTransposed, scale: one, left, right: queries, keep: true };
-            self.multiply(product, head, &mut to_keys[..seen * head]);
-            let mut to_queries = vec![T::default(); rows * head];
+            // From the scores to keys and queries.
+            let (left, right) = ((slopes.as_slice(), wide), (queries.as_slice(), narrow));
+            let product = Factors { form: Form::LeftTransposed, scale, left, right, keep: true };
+            self.multiply(product, packed, head, &mut to_keys[..seen * head]);
             let right = (keys.as_slice(), Grid::whole(seen, head));
-            let product = Factors { form: Form::Plain, scale: one, left, right, keep: false };
-            self.multiply(product, head, &mut to_queries);
-            for (position, from) in tokens.zip(to_queries.chunks_exact_mut(group * head)) {
+            let product = Factors { form: Form::Plain, scale, left, right, keep: false };
+            self.multiply(product, packed, head, mixed);
+            for (position, from) in tokens.zip(mixed.chunks_exact_mut(group * head)) {
                 self.turn(from, &self.turns.back, position);
                 output[position][0].copy_from_slice(from);
             }
         }
         for (position, [_, to_key, to_value]) in output.iter_mut().enumerate() {
             let own = position * head..(position + 1) * head;
-            self.turn(&mut to_keys[own.clone()], &self.turns.back, position);
-            to_key.copy_from_slice(&to_keys[own.clone()]);
-            to_value.copy_from_slice(&to_values[own]);
+            self.turn(&mut room.to_keys[own.clone()], &self.turns.back, position);
+            to_key.copy_from_slice(&room.to_keys[own.clone()]);
+            to_value.copy_from_slice(&room.to_values[own]);
         }
     }
 }

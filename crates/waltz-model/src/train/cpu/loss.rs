@@ -33,7 +33,10 @@ pub(super) fn log_probabilities<T: Number>(cpu: &Cpu<T>, head: LogProbabilities<
             if let Some(slopes) = slopes {
                 // The derivative of a log-probability by its logits: 1 at the target, less the chances.
                 let slope = T::of(f64::from(slopes[first + row]));
-                logits.iter_mut().for_each(|chance| *chance *= -slope);
+                cpu.instructions.compiled(
+                    #[inline(always)]
+                    || logits.iter_mut().for_each(|chance| *chance *= -slope),
+                );
                 logits[target] += slope;
             }
         });

@@ -6,9 +6,8 @@
 
 use std::ops::Range;
 
-use crate::kernels::{
-    Instructions, LANES, Number, PANEL_COLUMNS, PANEL_ROWS, Panel, Rows, Strided, Threads, Tile,
-};
+use super::Cpu;
+use crate::kernels::{Instructions, LANES, Number, PANEL_COLUMNS, PANEL_ROWS, Panel, Rows, Strided, Tile};
 use crate::train::device::{Form, Grid};
 
 /// Steps of a sum that are done before its tile's next panel: a panel of them fits into the second cache.
@@ -37,6 +36,15 @@ pub(super) struct Factors<'a, T> {
     pub(super) keep: bool,
 }
 
+/// Room for packed factors, kept between products.
+#[derive(Debug, Default)]
+pub(super) struct Packed<T> {
+    /// Of a transposed left factor.
+    left: Vec<T>,
+    /// One panel of the right one.
+    right: Vec<T>,
+}
+
 impl<T> Factors<'_, T> {
     /// Rows, steps and columns of the product.
     fn sizes(&self) -> (usize, usize, usize) {
@@ -55,12 +63,8 @@ impl<T> Factors<'_, T> {
 }
 
 /// Computes a product on all threads.
-pub(super) fn multiply<T: Number>(
-    threads: &Threads,
-    instructions: Instructions,
-    factors: &Factors<'_, T>,
-    output: Tile<'_, T>,
-) {
+pub(super) fn multiply<T: Number>(cpu: &Cpu<T>, factors: &Factors<'_, T>, output: Tile<'_, T>) {
+    let Cpu { threads, instructions, .. } = cpu;
     let (rows, columns) = (output.rows().len(), output.columns().len());
     // More tiles than threads, so that a slow thread is left fewer of them; first of fewer rows, then of fewer columns.
     let wanted = threads.count() * 4;
@@ -69,35 +73,41 @@ pub(super) fn multiply<T: Number>(
     let across = wanted.div_ceil(down).max(across);
     let rows = rows.div_ceil(down).next_multiple_of(PANEL_ROWS);
     let columns = columns.div_ceil(across).next_multiple_of(PANEL_COLUMNS);
-    threads.tiles_of(output, rows, columns, |mut tile| fill(instructions, factors, &mut tile));
+    threads.tiles_of(output, rows, columns, |mut tile| {
+        cpu.with_room(|room| fill(*instructions, factors, &mut room.packed, &mut tile));
+    });
 }
 
 /// Computes the part of a product that lies in `tile`, on this thread.
-pub(super) fn fill<T: Number>(instructions: Instructions, factors: &Factors<'_, T>, tile: &mut Tile<'_, T>) {
+pub(super) fn fill<T: Number>(
+    instructions: Instructions,
+    factors: &Factors<'_, T>,
+    packed: &mut Packed<T>,
+    tile: &mut Tile<'_, T>,
+) {
     let (rows, steps, columns) = factors.sizes();
     assert!(tile.rows().end <= rows && tile.columns().end <= columns, "the tile lies in the product");
-    let mut packed_left = Vec::new();
-    let mut packed = vec![T::default(); STEPS.min(steps) * PANEL_COLUMNS + LINE];
-    let aligned = packed.as_ptr().align_offset(LINE).min(LINE);
+    packed.right.resize(STEPS * PANEL_COLUMNS + LINE, T::default());
+    let aligned = packed.right.as_ptr().align_offset(LINE).min(LINE);
     // A sum of no steps is zero and is written too.
     for first in (0..steps.max(1)).step_by(STEPS) {
         let steps = first..(first + STEPS).min(steps);
         let keep = factors.keep || first > 0;
         if factors.form == Form::LeftTransposed {
-            pack_left(factors.left, steps.clone(), tile.rows(), &mut packed_left);
+            pack_left(factors.left, steps.clone(), tile.rows(), &mut packed.left);
         }
         for column in tile.columns().step_by(PANEL_COLUMNS) {
             let count = PANEL_COLUMNS.min(tile.columns().end - column);
             let width = count.next_multiple_of(LANES);
-            let packed = &mut packed[aligned..][..steps.len() * width];
-            pack_right(instructions, factors, steps.start, column, count, width, packed);
-            let panel = Panel { values: packed, width };
+            let right = &mut packed.right[aligned..][..steps.len() * width];
+            pack_right(instructions, factors, steps.start, column, count, width, right);
+            let panel = Panel { values: right, width };
             for row in tile.rows().step_by(PANEL_ROWS) {
                 let mut sums = [[T::default(); PANEL_COLUMNS]; PANEL_ROWS];
                 let sums = &mut sums[..PANEL_ROWS.min(tile.rows().end - row)];
                 let left = match factors.form {
                     Form::LeftTransposed => Strided {
-                        values: &packed_left[(row - tile.rows().start) * steps.len()..],
+                        values: &packed.left[(row - tile.rows().start) * steps.len()..],
                         by_row: 1,
                         by_step: PANEL_ROWS,
                     },
@@ -137,7 +147,6 @@ fn pack_left<T: Number>(
     rows: Range<usize>,
     packed: &mut Vec<T>,
 ) {
-    packed.clear();
     packed.resize(steps.len() * rows.len().next_multiple_of(PANEL_ROWS), T::default());
     // Some steps together, so that both sides are read and written in whole cache lines.
     for first in steps.clone().step_by(PANEL_ROWS) {
