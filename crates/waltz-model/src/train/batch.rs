@@ -1,6 +1,9 @@
 //! Packed batches: sequences lie one after the other without padding, and only the tokens that count are targets.
 
+use sha2::{Digest, Sha256};
+
 use super::Starts;
+use crate::models::hex;
 use crate::{Error, Shape};
 
 /// A text to learn from or to weigh: tokens, and how much each counts as a target.
@@ -53,6 +56,20 @@ impl Example {
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }
+}
+
+/// A fingerprint of data: SHA-256 over all tokens and weights. Two runs with one fingerprint saw the same texts in the
+/// same order.
+pub fn fingerprint(examples: &[Example]) -> String {
+    let mut hasher = Sha256::new();
+    for example in examples {
+        hasher.update((example.len() as u64).to_le_bytes());
+        for (token, weight) in example.tokens.iter().zip(&example.weights) {
+            hasher.update(token.to_le_bytes());
+            hasher.update(weight.to_le_bytes());
+        }
+    }
+    hex(hasher)
 }
 
 /// Packs examples in their order into batches of at most `most` tokens.
@@ -181,6 +198,21 @@ mod tests {
         assert_eq!(first.spread(&[0.5, -1.0]), [0.5, 0.5, -1.0]);
         let second = &batches[1];
         assert_eq!((second.rows(), second.targets(), second.weights()), (&[1][..], &[10][..], &[2.0][..]));
+    }
+
+    #[test]
+    fn a_fingerprint_sees_tokens_weights_borders_and_order() {
+        let texts = [Example::answer(&[1, 2], &[3]), Example::answer(&[4], &[5])];
+        let [one, two] = texts.clone();
+        let others = [
+            vec![two.clone(), one.clone()],
+            vec![one.clone()],
+            vec![Example::answer(&[1, 2], &[6]), two.clone()],
+            vec![Example::answer(&[1], &[2, 3]), two.clone()],
+            vec![Example { tokens: vec![1, 2, 3, 4, 5], weights: vec![0.0, 0.0, 1.0, 0.0, 1.0] }],
+        ];
+        assert_eq!(fingerprint(&texts), fingerprint(&[one, two]));
+        assert!(others.iter().all(|other| fingerprint(other) != fingerprint(&texts)));
     }
 
     #[test]

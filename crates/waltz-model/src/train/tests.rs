@@ -72,6 +72,16 @@ pub(crate) fn adapter_file(seed: u64) -> AdapterFile {
     trainer.adapter(&network, "noise", seed).unwrap()
 }
 
+/// The slope of a function that returns its value and its argument, by finite differences; a second pair at half the
+/// distance makes it more exact.
+pub(crate) fn difference(step: f32, mut at: impl FnMut(f32) -> (f64, f64)) -> f64 {
+    let mut slope = |step: f32| {
+        let ((high, right), (low, left)) = (at(step), at(-step));
+        (high - low) / (right - left)
+    };
+    (4.0 * slope(step / 2.0) - slope(step)) / 3.0
+}
+
 /// All numbers of tensors.
 pub(crate) fn values<'a, D: Device + 'a>(
     device: &D,

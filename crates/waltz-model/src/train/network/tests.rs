@@ -4,7 +4,7 @@ use crate::llama::Turn;
 use crate::tiny::Tiny;
 use crate::train::Optimiser;
 use crate::train::tensor::Part;
-use crate::train::tests::{batch, cpu, examples, from, gradients, lora, tiny, tokens};
+use crate::train::tests::{batch, cpu, difference, examples, from, gradients, lora, tiny, tokens};
 use crate::train::{Cpu, Example, pack};
 use crate::{Adapter, MatrixKind, Model, Threads};
 
@@ -51,16 +51,6 @@ fn nudge(tensor: &mut Tensor<Cpu<f64>>, device: &Cpu<f64>, entry: usize, by: f32
     change
 }
 
-/// The slope between two points, made more exact by a second pair at half the distance.
-fn difference(mut at: impl FnMut(f32) -> (f64, f64)) -> f64 {
-    let mut slope = |step: f32| {
-        let ((high, right), (low, left)) = (at(step), at(-step));
-        (high - low) / (right - left)
-    };
-    let step = 1.0 / 1024.0;
-    (4.0 * slope(step / 2.0) - slope(step)) / 3.0
-}
-
 fn check(name: &str, entry: usize, found: f32, expected: f64, size: f64) {
     let error = (f64::from(found) - expected).abs();
     assert!(error < 1e-5 * size + 1e-9, "{name}[{entry}]: {found} is not {expected}");
@@ -75,7 +65,7 @@ fn gradients_of_all_weights_are_those_of_finite_differences() {
     for (index, (name, gradient)) in found.iter().enumerate() {
         let size = gradient.iter().fold(0.0_f64, |size, value| size.max(f64::from(value.abs())));
         for entry in sample(gradient) {
-            let expected = difference(|by| {
+            let expected = difference(1.0 / 1024.0, |by| {
                 let (device, mut tensors) = network.tensors_mut();
                 let tensor = tensors.nth(index).unwrap();
                 let before = tensor.values(device).unwrap();
@@ -102,7 +92,7 @@ fn gradients_of_an_adapter_are_those_of_finite_differences() {
     for (index, (name, gradient)) in found.iter().enumerate() {
         let size = gradient.iter().fold(0.0_f64, |size, value| size.max(f64::from(value.abs())));
         for entry in sample(gradient) {
-            let expected = difference(|by| {
+            let expected = difference(1.0 / 1024.0, |by| {
                 let tensor = adapter.tensors_mut().nth(index).unwrap();
                 let before = tensor.values(&device).unwrap();
                 let change = nudge(tensor, &device, entry, by);
