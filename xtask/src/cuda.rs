@@ -7,8 +7,8 @@ use anyhow::{Context, Result};
 
 use crate::{apt, cargo_command, found, root, run};
 
-/// NVIDIA's compiler and what it needs, from the Python package index. CUDA 13.0 is the oldest driver's version
-/// that the kernels and cuBLAS are asked for.
+/// NVIDIA's compiler and what it needs, from the Python package index. What CUDA 13.0 compiles runs on its driver
+/// and on every later one.
 const PACKAGES: [&str; 5] = [
     "nvidia-cuda-nvcc==13.0.88",
     "nvidia-cuda-crt==13.0.88",
