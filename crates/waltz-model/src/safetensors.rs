@@ -17,6 +17,7 @@ pub(crate) struct TensorFile {
 /// The checked table of a [`TensorFile`].
 pub(crate) struct Tensors<'a> {
     path: &'a Path,
+    bytes: &'a [u8],
     tensors: SafeTensors<'a>,
 }
 
@@ -31,11 +32,23 @@ impl TensorFile {
         let path = self.file.path();
         let tensors = SafeTensors::deserialize(&self.file)
             .map_err(|error| Error::malformed(path, format!("it is no sound safetensors file: {error}")))?;
-        Ok(Tensors { path, tensors })
+        Ok(Tensors { path, bytes: &self.file, tensors })
     }
 }
 
 impl Tensors<'_> {
+    /// How many tensors there are.
+    pub(crate) fn count(&self) -> usize {
+        self.tensors.len()
+    }
+
+    /// A text that the file says of itself.
+    pub(crate) fn note(&self, key: &str) -> Result<String, Error> {
+        let table = SafeTensors::read_metadata(self.bytes).ok();
+        let found = table.and_then(|(_, table)| table.metadata().as_ref()?.get(key).cloned());
+        found.ok_or_else(|| Error::malformed(self.path, format!("it has no note `{key}`")))
+    }
+
     /// The numbers of a tensor of 4-byte floats, which must have this shape and be finite.
     pub(crate) fn floats(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Error> {
         let refuse = |reason: String| Error::malformed(self.path, reason);

@@ -66,6 +66,7 @@ pub(super) fn wanted(
             .map(|form| Box::new(ObjectConstraint::new(form.clone(), language.index().clone())) as Box<_>),
         deadline: Some(deadline),
         logprobs: logprobs.then_some(top),
+        adapter: None,
     });
     let options = body.get("stream_options").and_then(|options| options.get("include_usage"));
     Ok(Wanted {

@@ -41,7 +41,7 @@ pub(super) async fn by_language(
     for text in texts(body)? {
         let tokens = language.tokenizer.encode(&text);
         count += tokens.len();
-        let mut vector = language.room.encode(tokens, Pooling::Mean, Some(deadline.into_std())).await?;
+        let mut vector = language.room.encode(tokens, Pooling::Mean, None, Some(deadline.into_std())).await?;
         let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt().max(f32::MIN_POSITIVE);
         vector.iter_mut().for_each(|value| *value /= length);
         vectors.push(vector);

@@ -280,6 +280,7 @@ fn the_real_model_writes_the_object() {
                 constraint: Some(Box::new(setup.begin())),
                 deadline: None,
                 logprobs: None,
+                adapter: None,
             })
             .unwrap();
         let mut text = String::new();

@@ -51,6 +51,7 @@ fn endless(tokens: Vec<u32>, max_tokens: usize, sampling: Sampling) -> Ask {
         constraint: Some(constraint),
         deadline: None,
         logprobs: None,
+        adapter: None,
     }
 }
 
@@ -97,7 +98,7 @@ fn greedy_answers_are_what_the_model_says_step_by_step() {
     let mut tokens = prompt(20, 1);
     for _ in 0..30 {
         let mut cache = Cache::new(model.cache_shape());
-        let rows = model.step(&threads, &mut [Turn { tokens: &tokens, cache: &mut cache }]);
+        let rows = model.step(&threads, &mut [Turn { tokens: &tokens, cache: &mut cache, adapter: None }]);
         let logits = model.logits(&threads, &rows[rows.len() - model.shape().width..]);
         let text_only = logits.iter().zip(0_u32..).filter(|(_, token)| *token != END && *token != END + 1);
         tokens.push(text_only.max_by(|one, other| one.0.total_cmp(other.0)).unwrap().1);
@@ -380,20 +381,20 @@ async fn vectors_are_the_models_numbers_pooled() {
     // The long one is read in several steps.
     for tokens in [prompt(1, 3), prompt(40, 3), prompt(400, 3)] {
         let mut cache = Cache::new(model.cache_shape());
-        let rows = model.step(&threads, &mut [Turn { tokens: &tokens, cache: &mut cache }]);
+        let rows = model.step(&threads, &mut [Turn { tokens: &tokens, cache: &mut cache, adapter: None }]);
         let rows = model.normed(&threads, &rows);
-        let last = room.encode(tokens.clone(), Pooling::Last, None).await.unwrap();
+        let last = room.encode(tokens.clone(), Pooling::Last, None, None).await.unwrap();
         assert_eq!(last, rows[rows.len() - 64..]);
         for _ in 0..2 {
-            let mean = room.encode(tokens.clone(), Pooling::Mean, None).await.unwrap();
+            let mean = room.encode(tokens.clone(), Pooling::Mean, None, None).await.unwrap();
             for (column, value) in mean.iter().enumerate() {
                 let sum: f32 = rows.iter().skip(column).step_by(64).sum();
                 assert!((value - sum / tokens.len() as f32).abs() < 1e-5);
             }
         }
     }
-    assert_eq!(room.encode(Vec::new(), Pooling::Mean, None).await, Err(Refusal::EmptyPrompt));
-    let late = room.encode(prompt(3, 3), Pooling::Mean, Some(Instant::now())).await;
+    assert_eq!(room.encode(Vec::new(), Pooling::Mean, None, None).await, Err(Refusal::EmptyPrompt));
+    let late = room.encode(prompt(3, 3), Pooling::Mean, None, Some(Instant::now())).await;
     assert_eq!(late, Err(Refusal::Deadline));
 }
 
