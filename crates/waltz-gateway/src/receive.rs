@@ -117,6 +117,7 @@ pub fn blank_record(incoming: &Incoming) -> ExchangeRecord {
         scanned: Scanned::default(),
         request_hash: String::new(),
         user_request: String::new(),
+        embedding: None,
         context: Value::Null,
         prompt_verdict: None,
         choices: Vec::new(),

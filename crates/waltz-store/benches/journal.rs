@@ -95,7 +95,7 @@ async fn measure(name: &str, database: Database) -> Result<(), Box<dyn Error>> {
         start.elapsed().as_secs_f64() * 1e3
     );
     let start = Instant::now();
-    let similar = store.similar("acme", "please open the other door", 3).await?;
+    let similar = store.similar("acme", "please open the other door", None, 3).await?;
     println!(
         "{name} similar: {} found in {COACHED} coachings, {:.1} ms",
         similar.len(),
