@@ -205,3 +205,35 @@ fn response(media_type: &'static str, body: reqwest::Body) -> reqwest::Response 
     response.headers_mut().insert(http::header::CONTENT_TYPE, value);
     reqwest::Response::from(response)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Whoever gives up waiting, at a time limit or because a client hung up, does not make the next one wait
+    /// for all of it again.
+    #[tokio::test]
+    async fn a_waiter_who_gives_up_does_not_stop_the_loading() {
+        let missing = PathBuf::from("no such file");
+        let model = Arc::new(LocalModel {
+            name: "m".to_owned(),
+            identity: "m-0".to_owned(),
+            files: Files::Embeddings { weights: missing.clone(), vocabulary: missing },
+            loaded: OnceCell::new(),
+        });
+        tokio::select! {
+            biased;
+            told = model.embedding("a text") => unreachable!("{told:?} before the files were looked at"),
+            () = std::future::ready(()) => {}
+        }
+        let loading = async {
+            while model.loaded.get().is_none() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), loading).await.unwrap();
+        assert!(model.warm().await.unwrap_err().contains("no such file"));
+    }
+}

@@ -1,3 +1,3 @@
-SELECT number, request_hash, user_request, feedback, accepted, dir_score
+SELECT user_request, feedback, accepted, dir_score
 FROM past_coachings
 WHERE number = $1
