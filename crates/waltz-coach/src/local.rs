@@ -15,7 +15,7 @@ use bytes::Bytes;
 use serde_json::json;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
-use waltz_exchange::json as strict_json;
+use waltz_exchange::{Embedding, json as strict_json};
 use waltz_model::{
     Gguf, MatrixKind, MiniLm, Model, ModelName, Models, Refusal, Room, RoomSettings, Template, Threads,
     TokenIndex, Tokenizer,
@@ -23,10 +23,15 @@ use waltz_model::{
 
 use crate::upstream::Call;
 
+/// Letters of a text that an encoder is given: far more than the tokens that it reads.
+const MOST_READ: usize = 8_192;
+
 /// A model of the models folder.
 #[derive(Debug)]
 pub struct LocalModel {
     name: String,
+    /// Name and beginning of the hash of the weights: what it makes of a text hangs on no other.
+    identity: String,
     files: Files,
     loaded: OnceCell<Result<Loaded, String>>,
 }
@@ -85,34 +90,50 @@ impl LocalModel {
     /// Finds a model that was pulled. Nothing is read yet but sizes.
     pub fn find(models: &Models, name: &ModelName) -> Result<Self, waltz_model::Error> {
         let stored = models.stored(name)?;
-        let files = if stored.files.iter().any(|file| file.name.ends_with(".gguf")) {
+        let weights = |ending: &str| stored.files.iter().find(|file| file.name.ends_with(ending));
+        let hash = weights(".gguf").or(weights(".safetensors")).map_or("", |file| &file.sha256);
+        let identity = format!("{}-{}", stored.name, hash.get(..12).unwrap_or(hash));
+        let files = if weights(".gguf").is_some() {
             let gguf = models.file(name, ".gguf")?;
             Files::Language { gguf, folder: models.folder().join(name.folder()) }
         } else {
             let vocabulary = models.file(name, ".txt")?;
             Files::Embeddings { weights: models.file(name, ".safetensors")?, vocabulary }
         };
-        Ok(Self { name: stored.name, files, loaded: OnceCell::new() })
+        Ok(Self { name: stored.name, identity, files, loaded: OnceCell::new() })
     }
 
     /// Loads the model if nobody did so far.
-    pub async fn warm(&self) -> Result<(), String> {
-        self.ready().await.map(|_| ()).map_err(|trouble| match trouble {
-            Trouble::Broken(reason) | Trouble::Invalid(reason) => reason,
-            Trouble::Busy => "busy".to_owned(),
-        })
+    pub async fn warm(self: &Arc<Self>) -> Result<(), String> {
+        self.ready().await.map(|_| ())
+    }
+
+    /// Whether it is made for embeddings and cannot chat.
+    pub fn is_encoder(&self) -> bool {
+        matches!(self.files, Files::Embeddings { .. })
+    }
+
+    /// What a text means to it; of a long text, what its beginning means. Only an encoder knows.
+    pub async fn embedding(self: &Arc<Self>, text: &str) -> Result<Embedding, String> {
+        let Loaded::Embeddings(embeddings) = self.ready().await? else {
+            return Err(format!("`{}` is no encoder", self.name));
+        };
+        let beginning = text.chars().take(MOST_READ).collect();
+        let (vectors, _) = embed::encode(embeddings, vec![beginning]).await?;
+        let vector = vectors.into_iter().next().unwrap_or_default();
+        Ok(Embedding { model: self.identity.clone(), vector })
     }
 
     /// Answers a request. The answer's head is returned at once, its body follows as it is written.
     pub(crate) async fn answer(
-        &self,
+        self: &Arc<Self>,
         call: Call,
         body: &Bytes,
         deadline: Instant,
     ) -> Result<reqwest::Response, Trouble> {
         let body = strict_json::parse_object(body)
             .map_err(|error| Trouble::Invalid(format!("the request is not valid JSON: {error}")))?;
-        match (self.ready().await?, call) {
+        match (self.ready().await.map_err(Trouble::Broken)?, call) {
             (Loaded::Language(language), Call::Chat) => speak::speak(language, &self.name, &body, deadline),
             (Loaded::Language(language), Call::Embeddings) => {
                 embed::by_language(language, &self.name, &body, deadline).await
@@ -124,14 +145,25 @@ impl LocalModel {
         }
     }
 
-    async fn ready(&self) -> Result<&Loaded, Trouble> {
-        let load = async {
-            let files = self.files.clone();
-            let loaded = tokio::task::spawn_blocking(move || load(&files)).await;
-            loaded.unwrap_or_else(|_| Err("loading it failed".to_owned()))
-        };
-        self.loaded.get_or_init(|| load).await.as_ref().map_err(|reason| Trouble::Broken(reason.clone()))
+    /// The model, loaded. Whoever waits for it may give up; loading goes on for the next one.
+    async fn ready(self: &Arc<Self>) -> Result<&Loaded, String> {
+        if self.loaded.get().is_none() {
+            let model = Arc::clone(self);
+            tokio::spawn(async move { model.loaded.get_or_init(|| load_apart(&model.files)).await.is_ok() })
+                .await
+                .ok();
+        }
+        match self.loaded.get() {
+            Some(loaded) => loaded.as_ref().map_err(Clone::clone),
+            None => Err("loading it was given up".to_owned()),
+        }
     }
+}
+
+async fn load_apart(files: &Files) -> Result<Loaded, String> {
+    let files = files.clone();
+    let loaded = tokio::task::spawn_blocking(move || load(&files)).await;
+    loaded.unwrap_or_else(|_| Err("loading it failed".to_owned()))
 }
 
 fn load(files: &Files) -> Result<Loaded, String> {
@@ -172,4 +204,36 @@ fn response(media_type: &'static str, body: reqwest::Body) -> reqwest::Response 
     let value = http::HeaderValue::from_static(media_type);
     response.headers_mut().insert(http::header::CONTENT_TYPE, value);
     reqwest::Response::from(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Whoever gives up waiting, at a time limit or because a client hung up, does not make the next one wait
+    /// for all of it again.
+    #[tokio::test]
+    async fn a_waiter_who_gives_up_does_not_stop_the_loading() {
+        let missing = PathBuf::from("no such file");
+        let model = Arc::new(LocalModel {
+            name: "m".to_owned(),
+            identity: "m-0".to_owned(),
+            files: Files::Embeddings { weights: missing.clone(), vocabulary: missing },
+            loaded: OnceCell::new(),
+        });
+        tokio::select! {
+            biased;
+            told = model.embedding("a text") => unreachable!("{told:?} before the files were looked at"),
+            () = std::future::ready(()) => {}
+        }
+        let loading = async {
+            while model.loaded.get().is_none() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), loading).await.unwrap();
+        assert!(model.warm().await.unwrap_err().contains("no such file"));
+    }
 }

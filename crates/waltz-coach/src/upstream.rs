@@ -325,7 +325,7 @@ impl Upstream {
 
     async fn ask(
         &self,
-        model: &LocalModel,
+        model: &Arc<LocalModel>,
         call: Call,
         body: &Bytes,
         deadline: tokio::time::Instant,

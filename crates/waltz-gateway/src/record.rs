@@ -166,7 +166,11 @@ fn apply_text_policy(record: &mut ExchangeRecord, policy: RecordText) {
     }
     let change: fn(&mut String) = match policy {
         RecordText::Full => return,
-        RecordText::None => String::clear,
+        RecordText::None => {
+            // A vector tells something of the text that it was made of.
+            record.embedding = None;
+            String::clear
+        }
         RecordText::Masked => |text| {
             if let Cow::Owned(masked) = waltz_screen::mask(text).text {
                 *text = masked;

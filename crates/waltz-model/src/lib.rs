@@ -47,6 +47,7 @@ pub use llama::Model;
 pub use minilm::{EMBEDDING, MiniLm};
 pub use models::{Models, Progress, Step, Stored, StoredFile};
 pub use pull::{PullSettings, pull};
+pub use safetensors::{TensorFile, Tensors};
 pub use sample::{Sampling, TokenChance};
 pub use shape::Shape;
 pub use template::{Message, Role, Template};

@@ -10,12 +10,13 @@ use crate::map::MappedFile;
 
 /// A safetensors file, mapped.
 #[derive(Debug)]
-pub(crate) struct TensorFile {
+pub struct TensorFile {
     file: MappedFile,
 }
 
 /// The checked table of a [`TensorFile`].
-pub(crate) struct Tensors<'a> {
+#[derive(Debug)]
+pub struct Tensors<'a> {
     path: &'a Path,
     bytes: &'a [u8],
     tensors: SafeTensors<'a>,
@@ -23,12 +24,12 @@ pub(crate) struct Tensors<'a> {
 
 impl TensorFile {
     /// Maps a file.
-    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+    pub fn open(path: &Path) -> Result<Self, Error> {
         Ok(Self { file: MappedFile::open(path)? })
     }
 
     /// Checks the table.
-    pub(crate) fn tensors(&self) -> Result<Tensors<'_>, Error> {
+    pub fn tensors(&self) -> Result<Tensors<'_>, Error> {
         let path = self.file.path();
         let tensors = SafeTensors::deserialize(&self.file)
             .map_err(|error| Error::malformed(path, format!("it is no sound safetensors file: {error}")))?;
@@ -49,8 +50,14 @@ impl Tensors<'_> {
         found.ok_or_else(|| Error::malformed(self.path, format!("it has no note `{key}`")))
     }
 
+    /// Names and shapes of all tensors.
+    pub fn list(&self) -> Vec<(String, Vec<usize>)> {
+        let tensors = self.tensors.iter();
+        tensors.map(|(name, tensor)| (name.to_owned(), tensor.shape().to_vec())).collect()
+    }
+
     /// The numbers of a tensor of 4-byte floats, which must have this shape and be finite.
-    pub(crate) fn floats(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Error> {
+    pub fn floats(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Error> {
         let refuse = |reason: String| Error::malformed(self.path, reason);
         let tensor = self.tensors.tensor(name).map_err(|_| refuse(format!("it has no tensor `{name}`")))?;
         if tensor.dtype() != Dtype::F32 || tensor.shape() != shape {

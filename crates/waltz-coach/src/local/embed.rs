@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
+use waltz_exchange::embedding::to_base64;
 use waltz_model::Pooling;
 
 use super::{Embeddings, Language, Trouble, response};
@@ -17,16 +18,26 @@ pub(super) async fn by_model(
     model: &str,
     body: &Map<String, Value>,
 ) -> Result<reqwest::Response, Trouble> {
-    let texts = texts(body)?;
+    let (vectors, count) = encode(embeddings, texts(body)?).await.map_err(Trouble::Broken)?;
+    answer(model, body, &vectors, count)
+}
+
+/// Vectors of texts, and how many tokens were read in all. It runs where it holds up nobody.
+pub(super) async fn encode(
+    embeddings: &Arc<Embeddings>,
+    texts: Vec<String>,
+) -> Result<(Vec<Vec<f32>>, usize), String> {
     let embeddings = Arc::clone(embeddings);
     let work = move || {
         let Embeddings { model, threads } = &*embeddings;
-        let vectors: Vec<Vec<f32>> = texts.iter().map(|text| model.embed(threads, text)).collect();
-        (vectors, texts.iter().map(|text| model.count(text)).sum())
+        let encoded = texts.iter().map(|text| model.embed(threads, text));
+        encoded.fold((Vec::new(), 0), |(mut vectors, count), (vector, tokens)| {
+            vectors.push(vector);
+            (vectors, count + tokens)
+        })
     };
     let worked = tokio::task::spawn_blocking(work).await;
-    let (vectors, count) = worked.map_err(|_| Trouble::Broken("it broke down".to_owned()))?;
-    answer(model, body, &vectors, count)
+    worked.map_err(|_| "it broke down".to_owned())
 }
 
 /// By a language model: the mean of its last states.
@@ -75,7 +86,7 @@ fn answer(
         Some(_) => return Err(Trouble::Invalid("`encoding_format` must be float or base64".to_owned())),
     };
     let data = vectors.iter().enumerate().map(|(index, vector)| {
-        let embedding = if as_text { json!(base64(vector)) } else { json!(vector) };
+        let embedding = if as_text { json!(to_base64(vector)) } else { json!(vector) };
         json!({"object": "embedding", "index": index, "embedding": embedding})
     });
     let answer = json!({
@@ -85,31 +96,4 @@ fn answer(
         "usage": {"prompt_tokens": count, "total_tokens": count},
     });
     Ok(response("application/json", answer.to_string().into()))
-}
-
-/// The bytes of the numbers, lowest first, as OpenAI's clients read them.
-fn base64(vector: &[f32]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_le_bytes()).collect();
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let at = |index: usize| u32::from(group.get(index).copied().unwrap_or(0));
-        let bits = (at(0) << 16) | (at(1) << 8) | at(2);
-        for place in 0..4 {
-            let letter = LETTERS[((bits >> (18 - 6 * place)) & 63) as usize];
-            text.push(if place <= group.len() { char::from(letter) } else { '=' });
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn base64_has_the_bytes_and_the_padding() {
-        assert_eq!(base64(&[1.0]), "AACAPw==");
-        assert_eq!(base64(&[1.0, -2.5, 0.0]), "AACAPwAAIMAAAAAA");
-    }
 }
