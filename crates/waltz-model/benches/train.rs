@@ -34,7 +34,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         Trains::Yes => None,
         Trains::No => Some(Lora::new(network.device(), network.shape(), LoraConfig::default(), 1)?),
     };
-    let mut trainer = Trainer::new(lora, None, Optimiser::default(), keep)?;
+    // A constant rate, as PyTorch has it in the comparison, so that losses can be compared too.
+    let optimiser = Optimiser { warm_up: 0, lowest: 1.0, ..Optimiser::default() };
+    let mut trainer = Trainer::new(lora, None, optimiser, keep)?;
     let examples: Vec<Example> =
         (0..TEXTS).map(|text| Example::answer(&tokens(1, text), &tokens(LENGTH, text)[1..])).collect();
     let batches = pack(&examples, TEXTS * LENGTH)?;
