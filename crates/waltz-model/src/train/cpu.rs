@@ -65,7 +65,7 @@ impl<T: Number> Cpu<T> {
         });
     }
 
-    fn multiply(&self, factors: Factors<'_, T>, (output, grid): (&mut [T], Grid)) {
+    fn product(&self, factors: Factors<'_, T>, (output, grid): (&mut [T], Grid)) {
         let tile = Tile::new(&mut output[grid.first..], grid.rows, grid.columns, grid.stride);
         product::multiply(self, &factors, tile);
     }
@@ -156,7 +156,8 @@ impl<T: Number> Device for Cpu<T> {
     ) -> Result<(), Error> {
         let scale = T::of(f64::from(scale));
         let (left, right) = ((left.0.as_slice(), left.1), (right.0.as_slice(), right.1));
-        self.multiply(Factors { form, scale, left, right, keep: keep != 0.0 }, output_of(output));
+        let factors = Factors { form, scale, left, right, keep: keep != 0.0 };
+        self.product(factors, (output.0.as_mut_slice(), output.1));
         Ok(())
     }
 
@@ -168,7 +169,7 @@ impl<T: Number> Device for Cpu<T> {
         right: (&Vec<T>, Grid),
         output: (&mut Vec<T>, Grid),
     ) -> Result<(), Error> {
-        Device::multiply(self, form, scale, left, right, 1.0, output)
+        self.multiply(form, scale, left, right, 1.0, output)
     }
 
     fn embed(&self, table: &Vec<T>, width: usize, tokens: &[u32], output: &mut Vec<T>) -> Result<(), Error> {
@@ -334,8 +335,4 @@ impl<T: Number> Device for Cpu<T> {
         // The weights are in full precision themselves.
         master.map_or(Ok(()), |master| self.copy(weights, master))
     }
-}
-
-fn output_of<T>((output, grid): (&mut Vec<T>, Grid)) -> (&mut [T], Grid) {
-    (output.as_mut_slice(), grid)
 }

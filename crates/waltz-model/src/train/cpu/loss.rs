@@ -21,9 +21,9 @@ pub(super) fn log_probabilities<T: Number>(cpu: &Cpu<T>, head: LogProbabilities<
         let whole = Grid::whole(found.len(), vocabulary);
         let states = (states.as_slice(), rows);
         let one = T::of(1.0);
-        let product =
+        let factors =
             Factors { form: Form::RightTransposed, scale: one, left: states, right: table, keep: false };
-        cpu.multiply(product, (logits, whole));
+        cpu.product(factors, (logits, whole));
         let slopes = back.as_ref().map(|back| back.slopes);
         let work = found.iter_mut().zip(logits.chunks_exact_mut(vocabulary)).enumerate();
         cpu.threads.each(work, |(row, (found, logits))| {
@@ -42,12 +42,12 @@ pub(super) fn log_probabilities<T: Number>(cpu: &Cpu<T>, head: LogProbabilities<
         });
         let Some(LossBack { to_states, to_table, .. }) = &mut back else { continue };
         let logits = (&*logits, whole);
-        let product = Factors { form: Form::Plain, scale: one, left: logits, right: table, keep: true };
-        cpu.multiply(product, (to_states, rows));
+        let factors = Factors { form: Form::Plain, scale: one, left: logits, right: table, keep: true };
+        cpu.product(factors, (to_states, rows));
         if let Some(to_table) = to_table {
-            let product =
+            let factors =
                 Factors { form: Form::LeftTransposed, scale: one, left: logits, right: states, keep: true };
-            cpu.multiply(product, (to_table, table.1));
+            cpu.product(factors, (to_table, table.1));
         }
     }
     found

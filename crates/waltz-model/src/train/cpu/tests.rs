@@ -66,7 +66,7 @@ fn products_of_all_forms_are_what_the_textbook_says() {
                 if keep == 0.0 {
                     found[output.first] = f64::NAN;
                 }
-                cpu_multiply(&cpu, form, (&a, left), (&b, right), keep, (&mut found, output));
+                halved_product(&cpu, form, (&a, left), (&b, right), keep, (&mut found, output));
                 let mut expected = start.clone();
                 for row in 0..rows {
                     for column in 0..columns {
@@ -98,7 +98,7 @@ fn products_of_all_forms_are_what_the_textbook_says() {
     }
 }
 
-fn cpu_multiply(
+fn halved_product(
     cpu: &Cpu<f64>,
     form: Form,
     left: (&Vec<f64>, Grid),
@@ -106,7 +106,7 @@ fn cpu_multiply(
     keep: f32,
     output: (&mut Vec<f64>, Grid),
 ) {
-    Device::multiply(cpu, form, 0.5, left, right, keep, output).unwrap();
+    cpu.multiply(form, 0.5, left, right, keep, output).unwrap();
 }
 
 #[test]
@@ -121,11 +121,11 @@ fn a_linear_layer_comes_back_to_inputs_and_weights() {
     let gradient = noise(rows * (outputs + 7), 3);
     let loss = |input: &Vec<f64>, weights: &Vec<f64>| {
         let mut output = vec![0.0; gradient.len()];
-        cpu_multiply(&cpu, Form::RightTransposed, (input, from), (weights, matrix), 0.0, (&mut output, to));
+        halved_product(&cpu, Form::RightTransposed, (input, from), (weights, matrix), 0.0, (&mut output, to));
         dot(&output, &gradient)
     };
     let mut to_input = vec![0.0; input.len()];
-    cpu_multiply(&cpu, Form::Plain, (&gradient, to), (&weights, matrix), 0.0, (&mut to_input, from));
+    halved_product(&cpu, Form::Plain, (&gradient, to), (&weights, matrix), 0.0, (&mut to_input, from));
     let mut to_weights = vec![0.0; weights.len()];
     cpu.accumulate(Form::LeftTransposed, 0.5, (&gradient, to), (&input, from), (&mut to_weights, matrix))
         .unwrap();
@@ -369,12 +369,11 @@ fn everything<T: Number>(cpu: &Cpu<T>) -> Vec<(&'static str, Vec<f64>)> {
         [Grid::whole(rows, width), Grid::whole(rows, columns), Grid::whole(columns, width)];
     let mut output = numbers(rows * columns, 4);
     let product = (&mut output, wide);
-    Device::multiply(cpu, Form::RightTransposed, 0.5, (&input, narrow), (&weights, matrix), 0.0, product)
-        .unwrap();
+    cpu.multiply(Form::RightTransposed, 0.5, (&input, narrow), (&weights, matrix), 0.0, product).unwrap();
     keep("layer", &output);
     let mut output = numbers(rows * width, 5);
     let product = (&mut output, narrow);
-    Device::multiply(cpu, Form::Plain, 1.0, (&both, wide), (&weights, matrix), 1.0, product).unwrap();
+    cpu.multiply(Form::Plain, 1.0, (&both, wide), (&weights, matrix), 1.0, product).unwrap();
     keep("inputs", &output);
     let mut output = numbers(columns * width, 6);
     cpu.accumulate(Form::LeftTransposed, 1.0, (&both, wide), (&input, narrow), (&mut output, matrix))
