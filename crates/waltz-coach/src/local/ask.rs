@@ -53,7 +53,9 @@ pub(super) fn wanted(
     let form = form::schema(language, body)?;
     if let Some(form) = form.as_ref().filter(|form| form.least_tokens() > max_tokens) {
         let least = form.least_tokens();
-        return Err(Trouble::Invalid(format!("the wanted form takes at least {least} tokens")));
+        return Err(Trouble::Invalid(format!(
+            "the wanted form takes at least {least} tokens; the answer may have {max_tokens}"
+        )));
     }
     let asks = (0..choices).map(|choice| Ask {
         tokens: tokens.clone(),
