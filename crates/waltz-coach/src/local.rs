@@ -44,7 +44,7 @@ enum Files {
 
 #[derive(Debug)]
 enum Loaded {
-    Language(Language),
+    Language(Arc<Language>),
     Embeddings(Arc<Embeddings>),
 }
 
@@ -119,7 +119,8 @@ impl LocalModel {
             return Err(format!("`{}` is no encoder", self.name));
         };
         let beginning = text.chars().take(MOST_READ).collect();
-        let (vectors, _) = embed::encode(embeddings, vec![beginning]).await?;
+        let embedded = embed::embed_all(embeddings, vec![beginning], None).await;
+        let (vectors, _) = embedded.map_err(|refusal| refusal.to_string())?;
         let vector = vectors.into_iter().next().unwrap_or_default();
         Ok(Embedding { model: self.identity.clone(), vector })
     }
@@ -134,11 +135,15 @@ impl LocalModel {
         let body = strict_json::parse_object(body)
             .map_err(|error| Trouble::Invalid(format!("the request is not valid JSON: {error}")))?;
         match (self.ready().await.map_err(Trouble::Broken)?, call) {
-            (Loaded::Language(language), Call::Chat) => speak::speak(language, &self.name, &body, deadline),
+            (Loaded::Language(language), Call::Chat) => {
+                speak::speak(language, &self.name, body, deadline).await
+            }
             (Loaded::Language(language), Call::Embeddings) => {
                 embed::by_language(language, &self.name, &body, deadline).await
             }
-            (Loaded::Embeddings(model), Call::Embeddings) => embed::by_model(model, &self.name, &body).await,
+            (Loaded::Embeddings(model), Call::Embeddings) => {
+                embed::by_model(model, &self.name, &body, deadline).await
+            }
             (Loaded::Embeddings(_), Call::Chat) => {
                 Err(Trouble::Invalid(format!("`{}` makes embeddings and cannot chat", self.name)))
             }
@@ -175,7 +180,8 @@ fn load(files: &Files) -> Result<Loaded, String> {
             let template = Template::from_gguf(&file, &tokenizer).map_err(told)?;
             let model = Arc::new(Model::open(gguf, folder).map_err(told)?);
             let room = Room::start(model, Arc::clone(&tokenizer), RoomSettings::default()).map_err(told)?;
-            Ok(Loaded::Language(Language { room, tokenizer, template, index: OnceLock::new() }))
+            let language = Language { room, tokenizer, template, index: OnceLock::new() };
+            Ok(Loaded::Language(Arc::new(language)))
         }
         Files::Embeddings { weights, vocabulary } => {
             let model = MiniLm::open(weights, vocabulary, MatrixKind::Q8).map_err(told)?;
@@ -198,6 +204,14 @@ impl Trouble {
     }
 }
 
+/// Does work that takes a while where it holds up nobody.
+async fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Trouble> + Send + 'static,
+) -> Result<T, Trouble> {
+    let worked = tokio::task::spawn_blocking(work).await;
+    worked.unwrap_or_else(|_| Err(Trouble::Broken("it broke down".to_owned())))
+}
+
 /// A head for a body that arrives now or later.
 fn response(media_type: &'static str, body: reqwest::Body) -> reqwest::Response {
     let mut response = http::Response::new(body);
@@ -208,7 +222,11 @@ fn response(media_type: &'static str, body: reqwest::Body) -> reqwest::Response 
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::sync::mpsc;
     use std::time::Duration;
+
+    use futures_util::FutureExt as _;
 
     use super::*;
 
@@ -235,5 +253,36 @@ mod tests {
         };
         tokio::time::timeout(Duration::from_secs(60), loading).await.unwrap();
         assert!(model.warm().await.unwrap_err().contains("no such file"));
+    }
+
+    /// With the only thread for long work taken, a form is not read by the thread that everybody waits for.
+    #[test]
+    fn a_form_is_prepared_apart_from_the_async_threads() {
+        let folder = std::env::var_os("WALTZ_MODELS").map(Models::new);
+        let found = folder.and_then(|models| LocalModel::find(&models, &"smollm2".parse().unwrap()).ok());
+        let Some(model) = found.map(Arc::new) else {
+            assert!(std::env::var_os("CI").is_none(), "CI needs the model: `waltz model pull smollm2`");
+            println!("skipped: `waltz model pull smollm2` and set WALTZ_MODELS to run this test");
+            return;
+        };
+        let properties = json!({"a": {"type": "boolean"}});
+        let format = json!({"type": "json_schema", "json_schema": {"schema": {"properties": properties}}});
+        let messages = json!([{"role": "user", "content": "Is it?"}]);
+        let body = json!({"messages": messages, "max_tokens": 20, "response_format": format}).to_string();
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().max_blocking_threads(1).build().unwrap().block_on(async {
+            model.warm().await.unwrap();
+            let (release, held) = mpsc::channel::<()>();
+            let holding = tokio::task::spawn_blocking(move || held.recv());
+            let (body, deadline) = (Bytes::from(body), Instant::now() + Duration::from_secs(600));
+            let mut answer = pin!(model.answer(Call::Chat, &body, deadline));
+            assert!(answer.as_mut().now_or_never().is_none(), "it was read at once, by this thread");
+            release.send(()).unwrap();
+            holding.await.unwrap().unwrap();
+            let answer = answer.await.unwrap().bytes().await.unwrap();
+            let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
+            let text = answer["choices"][0]["message"]["content"].as_str().unwrap();
+            assert!(matches!(text, r#"{"a": true}"# | r#"{"a": false}"#), "{answer}");
+        });
     }
 }

@@ -37,7 +37,7 @@ pub use adapter::{
     Adapter, AdapterFile, AdapterNote, Adapters, AgentAdapters, HeadsConfig, LoraConfig, Origin,
 };
 pub use catalogue::{KNOWN, KnownFile, KnownModel, ModelName};
-pub use constrain::{Field, FieldKind, ObjectConstraint, Schema, TokenIndex};
+pub use constrain::{Field, FieldKind, MOST_BYTES, MOST_VALUES, ObjectConstraint, Schema, TokenIndex};
 pub use constraint::{Constraint, TokenMask};
 pub use error::Error;
 pub use generate::{Ask, EndReason, Piece, Pooling};

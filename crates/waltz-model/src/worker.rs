@@ -105,6 +105,7 @@ pub struct Room {
 struct Door {
     queue: Arc<Queue>,
     context: usize,
+    width: usize,
     vocabulary: usize,
     /// SHA-256 of the model's file.
     base: String,
@@ -137,6 +138,7 @@ impl Room {
         }
         let base = model.base().to_owned();
         let context = settings.context.min(settings.memory).min(model.shape().context);
+        let width = model.shape().width;
         let queue = Queue { state: Mutex::default(), changed: Condvar::new(), limit: settings.queue };
         let queue = Arc::new(queue);
         let waiting = Arc::clone(&queue);
@@ -145,7 +147,7 @@ impl Room {
             Batch::new(model, tokenizer, settings).run(&waiting);
         };
         thread::Builder::new().name("model".to_owned()).spawn(work).map_err(Error::Thread)?;
-        Ok(Self { door: Arc::new(Door { queue, context, vocabulary, base }) })
+        Ok(Self { door: Arc::new(Door { queue, context, width, vocabulary, base }) })
     }
 
     /// Asks for text. The answer ends with [`Piece::End`]; if the channel closes without it, the room
@@ -179,6 +181,11 @@ impl Room {
     /// Longest prompt and answer together, in tokens.
     pub fn context(&self) -> usize {
         self.door.context
+    }
+
+    /// Numbers of the vectors that [`Room::encode`] makes.
+    pub fn width(&self) -> usize {
+        self.door.width
     }
 
     fn check(&self, tokens: &[u32], answer: usize, adapter: Option<&Adapter>) -> Result<(), Refusal> {

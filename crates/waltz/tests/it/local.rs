@@ -75,16 +75,33 @@ async fn a_form_is_kept_and_bad_wishes_are_named() {
     let object: Value = serde_json::from_str(&formed.content()).unwrap_or_else(|_| panic!("{}", formed.text));
     assert!(object["city"].is_string() && object["large"].is_boolean(), "{object}");
     let array = json!({"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "array"}}});
+    let of = |properties: Value| {
+        let schema = json!({"type": "object", "properties": properties});
+        json!({"type": "json_schema", "json_schema": {"name": "a", "schema": schema}})
+    };
+    let values: Vec<String> = (0..6_000).map(|number| format!("value {number}")).collect();
+    let large = json!({"a": {"enum": values}, "b": {"const": "x ".repeat(30_000)}});
     for (wish, told) in [
         (json!({"max_tokens": 0}), "max_tokens"),
         (json!({"n": 9}), "`n`"),
         (json!({"temperature": 9}), "temperature"),
         (json!({"response_format": array}), "flat object"),
+        (json!({"response_format": {"type": "json_schema"}}), "`response_format.json_schema.schema`"),
+        (
+            json!({"response_format": of(json!({"a": {"type": "string", "minLength": 9}}))}),
+            "`#/properties/a/minLength`",
+        ),
+        // What this took once was gigabytes.
+        (json!({"response_format": of(large)}), "at most 100000 are allowed"),
     ] {
         let refused = gateway.post("/v1/chat/completions", ask("Hello", wish.clone()).to_string(), &[]).await;
         assert_eq!(refused.status, 400, "{wish}: {}", refused.text);
         assert!(refused.text.contains(told), "{wish}: {}", refused.text);
     }
+    assert!(gateway.peak_memory() < 1 << 30, "{} bytes", gateway.peak_memory());
+    let text = json!({"response_format": {"type": "text", "json_schema": {"name": "a", "schema": {}}}});
+    let free = gateway.post("/v1/chat/completions", ask("Hello", text).to_string(), &[]).await;
+    assert_eq!(free.status, 200, "a schema beside the type text is no wish: {}", free.text);
     let long =
         gateway.post("/v1/chat/completions", ask(&"word ".repeat(4_000), json!({})).to_string(), &[]).await;
     assert_eq!(long.status, 400, "{}", long.text);
@@ -164,6 +181,14 @@ async fn past_coaching_is_found_by_its_meaning() {
     let wish = json!({"model": "local/minilm", "input": ASKED});
     let answer = gateway.post("/v1/embeddings", wish.to_string(), &[]).await.json();
     assert!(is_found(&mock, &gateway, 8).await, "{}", gateway.log_text());
+    for (name, value, status) in
+        [("dimensions", json!(384), 200), ("dimensions", json!(8), 400), ("encoding_format", json!(5), 400)]
+    {
+        let mut wish = wish.clone();
+        wish[name] = value;
+        let reply = gateway.post("/v1/embeddings", wish.to_string(), &[]).await;
+        assert_eq!((reply.status, reply.text.contains(name)), (status, status == 400), "{}", reply.text);
+    }
 
     let manifest = std::fs::read(std::path::Path::new(&models).join("minilm/manifest.json")).unwrap();
     let manifest: Value = serde_json::from_slice(&manifest).unwrap();
