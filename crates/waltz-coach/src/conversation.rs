@@ -15,7 +15,7 @@ use waltz_exchange::record::{Assessment, AssessmentSource};
 use waltz_exchange::{Category, PastCoaching, Verdict, json as strict_json};
 
 use crate::tally::Tally;
-use crate::upstream::{Call, CallError, Protocol, RetryBudget, Target, post_with_fallback};
+use crate::upstream::{Call, CallError, Course, Protocol, RetryBudget, Target, post_with_fallback};
 
 /// An agent that answers.
 #[derive(Debug)]
@@ -136,8 +136,8 @@ pub async fn complete(
         sent.fetch_add(body.len() as u64, Ordering::Relaxed);
         body
     };
-    let attempts = &mut tally.attempts;
-    let call = post_with_fallback(&agent.targets, budget, purpose, Call::Chat, body_for, attempts);
+    let progress = (&mut Course::default(), &mut tally.attempts);
+    let call = post_with_fallback(&agent.targets, budget, purpose, Call::Chat, body_for, progress);
     let outcome = match call.await {
         Ok((body, _)) => body.answer().await,
         Err(error) => Err(error),

@@ -1,38 +1,21 @@
 //! Gathers a draft from its windows, and releases it on the way where its release allows that.
 
+use bytes::Bytes;
 use serde_json::json;
 use waltz_coach::judge::{Draft, Judge, read_draft};
 use waltz_coach::tally::Tally;
 use waltz_coach::templates;
 use waltz_coach::upstream::{CallError, Protocol, parse_answer};
-use waltz_exchange::openai::{Answer, Choice, StreamAssembler};
+use waltz_exchange::openai::{Answer, Choice, StreamAssembler, status_inside};
 use waltz_exchange::sse::Event;
 use waltz_exchange::{Depth, Verdict, json};
 
 use super::Raw;
 use super::flow::{Flow, Next, Part, Release, Settled};
 use crate::client::{Client, Interrupted};
-use crate::draft::{Window, Windows};
+use crate::draft::{Broken, Window, Windows};
 use crate::route::Routed;
 use crate::settings::OnFailure;
-
-/// Why a draft was not gathered.
-pub(super) enum Broken {
-    Interrupted(Interrupted),
-    Call(CallError),
-}
-
-impl From<Interrupted> for Broken {
-    fn from(why: Interrupted) -> Self {
-        Self::Interrupted(why)
-    }
-}
-
-impl From<CallError> for Broken {
-    fn from(error: CallError) -> Self {
-        Self::Call(error)
-    }
-}
 
 /// A draft that has arrived, or was stopped.
 pub(super) struct Gathered {
@@ -78,8 +61,11 @@ pub(super) async fn gather(
             }
             let chunk = json::parse_answer(event.data.as_bytes())
                 .map_err(|_| unusable(windows, "a chunk is not valid JSON".to_owned()))?;
-            if chunk.get("error").is_some_and(|error| !error.is_null()) {
-                return Err(unusable(windows, "an error inside the stream".to_owned()).into());
+            if let Some(error) = chunk.get("error").filter(|error| !error.is_null()) {
+                // The same failure as an HTTP status, told too late for one.
+                let (upstream, status) = (windows.upstream().to_owned(), status_inside(error));
+                let body = Bytes::from(event.data);
+                return Err(CallError::Status { upstream, status, retry_after_ms: None, body }.into());
             }
             if !assembler.continues(&chunk) {
                 note_anomaly(routed);

@@ -1,0 +1,119 @@
+//! Upstreams that speak Anthropic's form, and clients of `/v1/messages`.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Gateway, attempts};
+use crate::wire::{DONE, EVENTS, Wire, completion, finish, says};
+
+const SENTENCE: &str = "A harmless sentence about the old harbour and its many ships. ";
+const ONCE: &str = "[retry]\nmax_retries = 0\n";
+
+/// An upstream table for a wire that speaks Anthropic's form.
+fn claude(wire: &Wire, name: &str) -> String {
+    format!("{}protocol = \"anthropic\"\n", wire.upstream(name))
+}
+
+/// An event of Anthropic's form.
+fn event(name: &str, mut data: Value) -> String {
+    data["type"] = json!(name);
+    format!("event: {name}\ndata: {data}\n\n")
+}
+
+fn start() -> String {
+    let usage = json!({"input_tokens": 30, "output_tokens": 1});
+    event(
+        "message_start",
+        json!({"message": {"id": "m1", "type": "message", "role": "assistant",
+        "model": "c", "content": [], "stop_reason": null, "stop_sequence": null, "usage": usage}}),
+    )
+}
+
+/// A block whose words come as one delta.
+fn block(index: usize, begin: Value, delta: Value) -> String {
+    event("content_block_start", json!({"index": index, "content_block": begin}))
+        + &event("content_block_delta", json!({"index": index, "delta": delta}))
+        + &event("content_block_stop", json!({"index": index}))
+}
+
+fn text(index: usize, words: &str) -> String {
+    block(index, json!({"type": "text", "text": ""}), json!({"type": "text_delta", "text": words}))
+}
+
+fn error(kind: &str) -> String {
+    event("error", json!({"error": {"type": kind, "message": "the upstream's own words"}}))
+}
+
+fn stream(events: &[String]) -> Vec<u8> {
+    format!("{EVENTS}{}", events.concat()).into_bytes()
+}
+
+#[tokio::test]
+async fn an_error_inside_a_stream_is_the_upstreams_failure_while_nothing_was_sent() {
+    let first = |kind: &str| stream(&[error(kind)]);
+    let openai = |error: Value| format!("{EVENTS}data: {}\n\n", json!({ "error": error })).into_bytes();
+    // What the first upstream says, whether it speaks Anthropic's form, and how often it is asked.
+    let cases = [
+        ("its first event", first("overloaded_error"), true, 3),
+        ("after its start", stream(&[start(), error("api_error")]), true, 3),
+        ("before a window is whole", stream(&[start(), text(0, "A window"), error("api_error")]), true, 3),
+        ("a rate limit", first("rate_limit_error"), true, 1),
+        ("a kind that nobody knows", first("news_error"), true, 3),
+        ("its first chunk", openai(json!({"message": "busy", "type": "server_error"})), false, 3),
+        ("a status as code", openai(json!({"message": "busy", "code": 429})), false, 1),
+        ("a word", openai(json!("busy")), false, 3),
+    ];
+    for (name, bytes, anthropic, calls) in cases {
+        let broken = Wire::saying(bytes).await;
+        let good = Wire::saying(format!("{EVENTS}{}{}{DONE}", says(SENTENCE), finish())).await;
+        let table = if anthropic { claude(&broken, "first") } else { broken.upstream("first") };
+        let retry = "max_concurrent = 1\n[retry]\nmax_retries = 2\npause_ms = 1\n";
+        let gateway = Gateway::start(&format!("{table}{retry}"), &[]);
+        let alone = gateway.ask_stream("hi").await;
+        let code = if calls == 1 { "rate_limit_exceeded" } else { "upstream_unavailable" };
+        assert_eq!(alone.stream_error(), code, "{name}: {}", alone.text);
+        assert_eq!(broken.calls(), calls, "{name}: one call, and retries where they help");
+        let record = gateway.record_of(&alone).await;
+        assert_eq!((&record["decision"], &record["error"]), (&json!("failed"), &json!(code)), "{name}");
+        assert_eq!(attempts(&record), vec![(Some(200), Some("status")); calls], "{name}");
+
+        let gateway = Gateway::start(&format!("{table}{}{retry}", good.upstream("second")), &[]);
+        let reply = gateway.ask_stream("hi").await;
+        assert_eq!(reply.streamed(), SENTENCE, "{name}: {}", reply.text);
+        assert!(reply.text.ends_with(DONE), "{name}: {}", reply.text);
+        assert!(!reply.text.contains("A window") && !reply.text.contains("busy"), "{name}: {}", reply.text);
+        let record = gateway.record_of(&reply).await;
+        assert_eq!(record["decision"], "released", "{name}");
+        assert_eq!(attempts(&record).last(), Some(&(Some(200), None)), "{name}");
+        assert_eq!((broken.calls(), good.calls()), (2 * calls, 1), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_inside_a_stream_may_be_the_clients_or_come_too_late() {
+    let good = Wire::saying(completion("nobody asks this one")).await;
+    let cases = [
+        ("invalid_request_error", "upstream_rejected", "the upstream's own words"),
+        ("request_too_large", "upstream_rejected", "the upstream's own words"),
+        ("authentication_error", "upstream_auth", "tell the operator"),
+    ];
+    for (kind, code, told) in cases {
+        let wire = Wire::saying(stream(&[start(), error(kind)])).await;
+        let config = format!("{}{}{ONCE}", claude(&wire, "first"), good.upstream("second"));
+        let gateway = Gateway::start(&config, &[]);
+        let reply = gateway.ask_stream("hi").await;
+        assert_eq!(reply.stream_error(), code);
+        assert!(reply.text.contains(told), "{}", reply.text);
+    }
+    // What was sent stays sent, and nobody can begin anew.
+    let events = [start(), text(0, &SENTENCE.repeat(3)), text(1, SENTENCE), error("overloaded_error")];
+    let wire = Wire::saying(stream(&events)).await;
+    let gateway =
+        Gateway::start(&format!("{}{}{ONCE}", claude(&wire, "first"), good.upstream("second")), &[]);
+    let reply = gateway.ask_stream("hi").await;
+    assert!(reply.streamed().starts_with(SENTENCE), "{}", reply.text);
+    assert_eq!(reply.stream_error(), "upstream_unavailable");
+    let record = gateway.record_of(&reply).await;
+    assert_eq!(record["decision"], "incomplete");
+    assert_eq!(record["choices"][0]["final_text"], reply.streamed());
+    assert_eq!((wire.calls(), good.calls()), (1, 0));
+}
