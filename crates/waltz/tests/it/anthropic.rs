@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, attempts};
+use crate::harness::{Gateway, Reply, attempts};
 use crate::wire::{DONE, EVENTS, Wire, completion, finish, says};
 
 const SENTENCE: &str = "A harmless sentence about the old harbour and its many ships. ";
@@ -39,12 +39,31 @@ fn text(index: usize, words: &str) -> String {
     block(index, json!({"type": "text", "text": ""}), json!({"type": "text_delta", "text": words}))
 }
 
+fn delta(reason: &str) -> String {
+    let delta = json!({"stop_reason": reason, "stop_sequence": null});
+    event("message_delta", json!({"delta": delta, "usage": {"output_tokens": 9}}))
+}
+
+fn stop() -> String {
+    event("message_stop", json!({}))
+}
+
 fn error(kind: &str) -> String {
     event("error", json!({"error": {"type": kind, "message": "the upstream's own words"}}))
 }
 
 fn stream(events: &[String]) -> Vec<u8> {
     format!("{EVENTS}{}", events.concat()).into_bytes()
+}
+
+/// A message of one user with further fields.
+async fn ask(gateway: &Gateway, more: Value) -> Reply {
+    let mut body =
+        json!({"model": "mock", "max_tokens": 50, "messages": [{"role": "user", "content": "hi"}]});
+    for (name, value) in more.as_object().unwrap() {
+        body[name] = value.clone();
+    }
+    gateway.post("/v1/messages", body.to_string(), &[]).await
 }
 
 #[tokio::test]
@@ -116,4 +135,37 @@ async fn an_error_inside_a_stream_may_be_the_clients_or_come_too_late() {
     assert_eq!(record["decision"], "incomplete");
     assert_eq!(record["choices"][0]["final_text"], reply.streamed());
     assert_eq!((wire.calls(), good.calls()), (1, 0));
+}
+
+#[tokio::test]
+async fn thinking_comes_before_the_text_and_calls_after_it() {
+    let thinking = event(
+        "content_block_start",
+        json!({"index": 0, "content_block": {"type": "thinking", "thinking": "", "signature": ""}}),
+    ) + &event(
+        "content_block_delta",
+        json!({"index": 0, "delta": {"type": "thinking_delta", "thinking": "I look it up."}}),
+    ) + &event(
+        "content_block_delta",
+        json!({"index": 0, "delta": {"type": "signature_delta", "signature": "c2ln"}}),
+    ) + &event("content_block_stop", json!({"index": 0}));
+    let call = block(
+        2,
+        json!({"type": "tool_use", "id": "t1", "name": "look_up", "input": {}}),
+        json!({"type": "input_json_delta", "partial_json": "{\"place\":\"harbour\"}"}),
+    );
+    let wire =
+        Wire::saying(stream(&[start(), thinking, text(1, SENTENCE), call, delta("tool_use"), stop()])).await;
+    let gateway = Gateway::start(&claude(&wire, "main"), &[]);
+    let reply = ask(&gateway, json!({"stream": true})).await;
+    let begun: Vec<Value> = reply
+        .chunks()
+        .iter()
+        .filter(|event| event["type"] == "content_block_start")
+        .map(|event| json!([event["index"], event["content_block"]["type"]]))
+        .collect();
+    assert_eq!(json!(begun), json!([[0, "thinking"], [1, "text"], [2, "tool_use"]]), "{}", reply.text);
+    let reply = gateway.ask_stream("hi").await;
+    let places = ["I look it up.", SENTENCE, "look_up"].map(|words| reply.text.find(&format!("\"{words}\"")));
+    assert!(places[0].is_some() && places.is_sorted(), "{places:?}: {}", reply.text);
 }
