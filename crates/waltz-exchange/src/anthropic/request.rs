@@ -111,7 +111,7 @@ pub fn to_chat(body: Map<String, Value>) -> Result<ChatRequest, ApiError> {
 /// System and developer messages move to `system`, whatever their place. A `response_format` becomes an
 /// instruction there, or `output_config.format` when the client spoke Anthropic. Not expressible and
 /// left out: `n` above one (ask so many times), penalties, `seed`, `logit_bias`, `logprobs`, sound,
-/// files by id, texts of nothing but white space.
+/// files by id, tools that the client does not run, texts of nothing but white space.
 pub fn from_chat(request: &ChatRequest, model: &str) -> Map<String, Value> {
     let chat = request.body();
     let present = |name: &str| chat.get(name).filter(|value| !value.is_null());
@@ -143,8 +143,9 @@ pub fn from_chat(request: &ChatRequest, model: &str) -> Map<String, Value> {
     }
     let messages = conversation.turns.into_iter().map(turns::Turn::into_json).collect();
     body.insert("messages".to_owned(), Value::Array(messages));
-    if !request.tools().is_empty() {
-        body.insert("tools".to_owned(), Value::Array(tools::definitions_from_chat(request.tools())));
+    let tools = tools::definitions_from_chat(request.tools());
+    if !tools.is_empty() {
+        body.insert("tools".to_owned(), Value::Array(tools));
         body.extend(tools::choice_from_chat(chat).map(|choice| ("tool_choice".to_owned(), choice)));
     }
     let stops: Vec<&Value> = match present("stop") {

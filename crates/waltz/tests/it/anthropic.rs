@@ -169,3 +169,29 @@ async fn thinking_comes_before_the_text_and_calls_after_it() {
     let places = ["I look it up.", SENTENCE, "look_up"].map(|words| reply.text.find(&format!("\"{words}\"")));
     assert!(places[0].is_some() && places.is_sorted(), "{places:?}: {}", reply.text);
 }
+
+#[tokio::test]
+async fn tools_that_the_provider_runs_reach_no_upstream() {
+    let wire = Wire::saying(completion("ok")).await;
+    for table in [claude(&wire, "main"), wire.upstream("main")] {
+        let gateway = Gateway::start(&table, &[]);
+        for kind in ["web_search_20250305", "code_execution_20250825", "mcp_toolset", "news_20270101"] {
+            let reply = ask(&gateway, json!({"tools": [{"type": kind, "name": "look"}]})).await;
+            assert_eq!(reply.status, 400, "{}", reply.text);
+            assert!(reply.text.contains(kind) && reply.text.contains("tools[0].type"), "{}", reply.text);
+        }
+    }
+    assert_eq!(wire.calls(), 0);
+    // A client of OpenAI cannot have them from an Anthropic upstream either.
+    let (sender, mut asked) = tokio::sync::mpsc::unbounded_channel();
+    let wire = Wire::start(move |_, call| {
+        sender.send(call.body).unwrap();
+        async {}
+    })
+    .await;
+    let gateway = Gateway::start(&format!("{}{ONCE}", claude(&wire, "main")), &[]);
+    let tools =
+        json!([{"type": "web_search_20250305", "name": "look"}, {"type": "bash_20250124", "name": "bash"}]);
+    gateway.chat(json!({"tools": tools, "messages": [{"role": "user", "content": "hi"}]})).await;
+    assert_eq!(asked.recv().await.unwrap()["tools"], json!([{"type": "bash_20250124", "name": "bash"}]));
+}

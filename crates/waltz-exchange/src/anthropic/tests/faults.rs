@@ -51,6 +51,10 @@ fn every_bad_field_is_named() {
         ("system[0].type", Box::new(|body| body["system"] = json!([{"type": "image"}]))),
         ("tools", Box::new(|body| body["tools"] = json!({}))),
         ("tools[0].input_schema", Box::new(|body| body["tools"] = json!([{"name": "a"}]))),
+        (
+            "tools[0].type",
+            Box::new(|body| body["tools"] = json!([{"type": "web_search_20250305", "name": "a"}])),
+        ),
         ("tool_choice.type", Box::new(|body| body["tool_choice"] = json!("auto"))),
         ("tool_choice.name", Box::new(|body| body["tool_choice"] = json!({"type": "tool"}))),
         ("stop_sequences", Box::new(|body| body["stop_sequences"] = json!("x"))),
