@@ -152,15 +152,15 @@ pub async fn complete(
 
 /// A request's body in the form of an upstream, with the model's name as the upstream knows it.
 pub fn body_for(request: &ChatRequest, target: &Target) -> Bytes {
-    let body = match target.upstream.protocol() {
+    let mut body = match target.upstream.protocol() {
         Protocol::Anthropic => anthropic::request::from_chat(request, &target.model),
-        Protocol::OpenAi if request.model() == target.model => return written(request.body()),
-        Protocol::OpenAi => {
-            let mut renamed = request.body().clone();
-            renamed.insert("model".to_owned(), json!(target.model));
-            renamed
+        Protocol::OpenAi if request.is_anthropic() => {
+            anthropic::request::for_openai(request.clone()).into_body()
         }
+        Protocol::OpenAi if request.model() == target.model => return written(request.body()),
+        Protocol::OpenAi => request.body().clone(),
     };
+    body.insert("model".to_owned(), json!(target.model));
     written(&body)
 }
 

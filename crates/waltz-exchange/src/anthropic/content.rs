@@ -126,6 +126,9 @@ fn tool_result(mut block: Map<String, Value>, at: &str) -> Result<Value, ApiErro
     if failed {
         message["is_error"] = json!(true);
     }
+    if let Some(mark) = block.shift_remove("cache_control") {
+        message["cache_control"] = mark;
+    }
     Ok(message)
 }
 

@@ -1,8 +1,10 @@
 //! A Messages request as a chat request, and the other way round.
 //!
 //! What only an Anthropic upstream understands (`thinking`, cache marks, signed thinking blocks, the
-//! error mark of a tool result) stays in the chat form under its own name, so that nothing is lost
-//! between an Anthropic client and an Anthropic upstream; [`for_openai`] takes it out for the others.
+//! error mark of a tool result) stays in the chat form under its own name and reaches such an upstream;
+//! [`for_openai`] takes it out for the others. Lost on the way between two that speak Anthropic are fields
+//! that waltz does not know, those of `NOT_PASSED`, metadata but the user's id, citations, cache marks of
+//! tool calls, and the order of a turn's blocks, which is thinking, text, calls in the chat form.
 
 use serde_json::{Map, Value, json};
 
@@ -103,7 +105,9 @@ pub fn to_chat(body: Map<String, Value>) -> Result<ChatRequest, ApiError> {
         messages.insert(0, system);
     }
     chat.insert("messages".to_owned(), Value::Array(messages));
-    ChatRequest::from_object(chat)
+    let mut request = ChatRequest::from_object(chat)?;
+    request.set_anthropic(true);
+    Ok(request)
 }
 
 /// Writes a Messages request for an Anthropic upstream that knows the model by the given name.
@@ -182,6 +186,7 @@ pub fn from_chat(request: &ChatRequest, model: &str) -> Map<String, Value> {
 /// Takes out of a request that came through [`to_chat`] what an OpenAI upstream refuses. Images and
 /// files that a tool returned move into a user message after the results, where OpenAI allows them.
 pub fn for_openai(mut request: ChatRequest) -> ChatRequest {
+    request.set_anthropic(false);
     for name in PASSED_BACK.into_iter().chain(NOT_PASSED) {
         request.remove(name);
     }
@@ -193,7 +198,7 @@ pub fn for_openai(mut request: ChatRequest) -> ChatRequest {
             messages.push(json!({"role": "user", "content": std::mem::take(&mut attached)}));
         }
         if let Value::Object(message) = &mut message {
-            for name in [thinking::WORDS, thinking::BLOCKS, "is_error"] {
+            for name in [thinking::WORDS, thinking::BLOCKS, "is_error", "cache_control"] {
                 message.shift_remove(name);
             }
             if let Some(Value::Array(parts)) = message.get_mut("content") {

@@ -195,3 +195,40 @@ async fn tools_that_the_provider_runs_reach_no_upstream() {
     gateway.chat(json!({"tools": tools, "messages": [{"role": "user", "content": "hi"}]})).await;
     assert_eq!(asked.recv().await.unwrap()["tools"], json!([{"type": "bash_20250124", "name": "bash"}]));
 }
+
+#[tokio::test]
+async fn what_is_anthropics_alone_reaches_an_anthropic_upstream_and_no_other() {
+    let (sender, mut asked) = tokio::sync::mpsc::unbounded_channel();
+    let wire = Wire::start(move |_, call| {
+        sender.send(call.body).unwrap();
+        async {}
+    })
+    .await;
+    let config = format!("{}{}{ONCE}", claude(&wire, "first"), wire.upstream("second"));
+    let gateway = Gateway::start(&config, &[]);
+    let mark = json!({"type": "ephemeral"});
+    let thought = json!({"type": "thinking", "thinking": "I look.", "signature": "c2ln"});
+    let call = json!({"type": "tool_use", "id": "t1", "name": "look", "input": {"a": 1}});
+    let result = json!({"type": "tool_result", "tool_use_id": "t1", "is_error": true, "content": "no such place",
+        "cache_control": mark});
+    let fields = json!({
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": mark}]},
+            {"role": "assistant", "content": [thought, call]},
+            {"role": "user", "content": [result]},
+        ],
+        "thinking": {"type": "enabled", "budget_tokens": 1024},
+        "output_config": {"effort": "low"},
+        "tools": [{"name": "look", "input_schema": {"type": "object"}, "cache_control": mark}],
+    });
+    ask(&gateway, fields.clone()).await;
+    let anthropic = asked.recv().await.unwrap();
+    for (name, value) in fields.as_object().unwrap() {
+        assert_eq!(anthropic[name], *value, "{name}");
+    }
+    let openai = asked.recv().await.unwrap();
+    for word in ["thinking", "I look.", "output_config", "is_error", "cache_control", "c2ln"] {
+        assert!(!openai.to_string().contains(word), "{word}: {openai}");
+    }
+    assert_eq!(openai["messages"][2]["content"], "[tool error] no such place");
+}
