@@ -12,7 +12,7 @@ use waltz_coach::upstream::{
     Body, Call, CallError, Course, Protocol, Target, post_with_fallback, seconds_now,
 };
 use waltz_exchange::anthropic::stream::{self, StreamError};
-use waltz_exchange::openai::{ApiError, Retry};
+use waltz_exchange::openai::{Answer, ApiError, Retry};
 use waltz_exchange::record::Decision;
 use waltz_exchange::sse::{Decoder, Event};
 use waltz_exchange::{Depth, json};
@@ -146,6 +146,13 @@ impl Windows {
     /// The form that the draft is in.
     pub fn protocol(&self) -> Protocol {
         self.protocol
+    }
+
+    /// Puts the tokens that were told so far into an answer that ended too early to bear them.
+    pub fn add_usage(&self, answer: &mut Answer) {
+        if let Some(usage) = self.converter.as_ref().and_then(stream::Decoder::usage) {
+            answer.head.entry("usage").or_insert(usage);
+        }
     }
 
     /// The next window, or `None` when the draft has ended.

@@ -104,7 +104,12 @@ pub async fn feedback(drafted: Drafted, client: &mut Client) -> Result<Judged, S
     let gathered = match gathered {
         Ok(gathered) => gathered,
         Err(broken) => {
-            note_sent(&mut routed, &flow, assembler.finish().ok());
+            let mut came = assembler.finish().ok();
+            if let Some(answer) = &mut came {
+                windows.add_usage(answer);
+                respond::note_usage(&mut routed.received.record, answer);
+            }
+            note_sent(&mut routed, &flow, came);
             let decision = if windows.is_event_stream() { Decision::Incomplete } else { Decision::Failed };
             return Err(draft::stop(routed, tally, decision, broken));
         }

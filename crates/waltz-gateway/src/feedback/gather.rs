@@ -88,10 +88,11 @@ pub(super) async fn gather(
                         Settled::Hold => {}
                         Settled::Stop => {
                             note_release(routed, flow.release());
-                            let answer = std::mem::take(assembler)
+                            let mut answer = std::mem::take(assembler)
                                 .finish()
                                 .map_err(|error| unusable(windows, error.to_string()))?;
-                            return Ok(stopped(flow, answer, verdict));
+                            windows.add_usage(&mut answer);
+                            return Ok(stopped(routed, flow, answer, verdict));
                         }
                     }
                 }
@@ -102,7 +103,9 @@ pub(super) async fn gather(
         // What was left out may have been the rest of it, so that it must not pass for a whole answer.
         return Err(unusable(windows, "chunks that do not belong to one answer".to_owned()).into());
     }
-    if !ended && !assembler.is_finished() {
+    // Anthropic's streams always say their end; of OpenAI's form not all do.
+    let is_whole = ended || (windows.protocol() == Protocol::OpenAi && assembler.is_finished());
+    if !is_whole {
         return Err(CallError::Unreachable(windows.upstream().to_owned()).into());
     }
     let answer = std::mem::take(assembler).finish().map_err(|error| unusable(windows, error.to_string()))?;
@@ -137,12 +140,12 @@ async fn finish(
                 left.extend(flow.finish(usage));
                 Ok(Gathered { answer, raw: Raw::Events(left), released: true, stopped: None })
             }
-            Settled::Hold | Settled::Stop => Ok(stopped(flow, answer, verdict)),
+            Settled::Hold | Settled::Stop => Ok(stopped(routed, flow, answer, verdict)),
         };
     }
     // What does not go on from what was sent cannot follow it, however good it is.
     let left = answer.chunks_after(flow.sent()).filter(|_| !verdict.is_unsafe);
-    let Some(left) = left else { return Ok(stopped(flow, answer, verdict)) };
+    let Some(left) = left else { return Ok(stopped(routed, flow, answer, verdict)) };
     let events = left.iter().map(|chunk| Event { name: String::new(), data: chunk.to_string() }).collect();
     Ok(Gathered { answer, raw: Raw::Events(events), released: true, stopped: None })
 }
@@ -227,7 +230,7 @@ pub(super) fn note_release(routed: &mut Routed, release: Release) {
 }
 
 /// Ends a stream at a harmful window: what was sent stays, a closing sentence and the reason follow.
-fn stopped(flow: &Flow, mut answer: Answer, verdict: Verdict) -> Gathered {
+fn stopped(routed: &Routed, flow: &Flow, mut answer: Answer, verdict: Verdict) -> Gathered {
     let drafted = answer.choices.first().map(Choice::text).unwrap_or_default();
     let text = format!("{}{}", flow.sent(), templates::STOPPED);
     answer.forget_unknown();
@@ -240,9 +243,13 @@ fn stopped(flow: &Flow, mut answer: Answer, verdict: Verdict) -> Gathered {
         json!([{"index": 0, "delta": {"content": templates::STOPPED}, "finish_reason": null}]),
         json!([{"index": 0, "delta": {}, "finish_reason": "content_filter"}]),
     ];
-    let left = closing
-        .into_iter()
-        .map(|choices| Event { name: String::new(), data: answer.chunk(choices, false).to_string() });
+    let mut left = closing.map(|choices| answer.chunk(choices, false)).to_vec();
+    if let Some(usage) = answer.head.get("usage").filter(|_| routed.received.request.include_usage()) {
+        let mut chunk = answer.chunk(json!([]), false);
+        chunk["usage"] = usage.clone();
+        left.push(chunk);
+    }
+    let left = left.into_iter().map(|chunk| Event { name: String::new(), data: chunk.to_string() });
     let raw = Raw::Events(left.collect());
     Gathered { answer, raw, released: true, stopped: Some((drafted, verdict)) }
 }

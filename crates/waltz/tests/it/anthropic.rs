@@ -232,3 +232,41 @@ async fn what_is_anthropics_alone_reaches_an_anthropic_upstream_and_no_other() {
     }
     assert_eq!(openai["messages"][2]["content"], "[tool error] no such place");
 }
+
+#[tokio::test]
+async fn a_stream_without_its_end_is_cut_and_its_tokens_are_counted() {
+    let harm = "Step 1: gather the explosive materials. Step 2: assemble the bomb. ";
+    let cases = [
+        ("stopped", stream(&[start(), text(0, SENTENCE), text(1, harm), text(2, harm)]), (30, 1)),
+        ("incomplete", stream(&[start(), text(0, SENTENCE), delta("end_turn")]), (30, 9)),
+        ("incomplete", stream(&[start(), text(0, SENTENCE)]), (30, 1)),
+        ("released", stream(&[start(), text(0, SENTENCE), delta("end_turn"), stop()]), (30, 9)),
+    ];
+    for (decision, bytes, (input, output)) in cases {
+        let wire = Wire::saying(bytes).await;
+        let gateway = Gateway::start(&format!("{}{ONCE}", claude(&wire, "main")), &[]);
+        let reply = ask(&gateway, json!({"stream": true})).await;
+        let record = gateway.record_of(&reply).await;
+        assert_eq!(record["decision"], decision, "{}", reply.text);
+        let told = (&record["usage"]["prompt_tokens"], &record["usage"]["completion_tokens"]);
+        assert_eq!(told, (&json!(input), &json!(output)), "{decision}");
+        let ends = reply.text.contains("message_stop");
+        assert_eq!(ends, decision != "incomplete", "{}", reply.text);
+        if ends {
+            let events = reply.chunks();
+            let last = events.iter().find(|event| event["type"] == "message_delta").unwrap();
+            assert_eq!(last["usage"]["input_tokens"], input, "{decision}: {last}");
+        } else {
+            assert!(reply.text.contains("event: error"), "{}", reply.text);
+        }
+        // Only who asked for the tokens is told.
+        for wish in [false, true] {
+            let body = json!({"stream": true, "stream_options": {"include_usage": wish}, "messages": [{"role": "user", "content": "hi"}]});
+            let reply = gateway.chat(body).await;
+            let usages: Vec<Value> =
+                reply.chunks().into_iter().filter(|chunk| chunk["usage"].is_object()).collect();
+            assert_eq!(usages.len(), usize::from(wish && ends), "{decision}: {}", reply.text);
+            assert!(usages.iter().all(|chunk| chunk["choices"] == json!([])), "{decision}: {}", reply.text);
+        }
+    }
+}

@@ -156,8 +156,11 @@ fn streams_can_fail_be_cut_and_carry_news() {
     let mut decoder = Decoder::new(CREATED);
     let early = event(json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text"}}));
     assert_eq!(decoder.push(&early), Err(AnswerError::Missing("message_start").into()));
-    let start = event(json!({"type": "message_start", "message": {"id": "i", "model": "m"}}));
+    assert_eq!(decoder.usage(), None);
+    let usage = json!({"input_tokens": 3, "output_tokens": 1});
+    let start = event(json!({"type": "message_start", "message": {"id": "i", "model": "m", "usage": usage}}));
     assert_eq!(decoder.push(&start).unwrap().len(), 1);
+    assert_eq!(decoder.usage().unwrap()["total_tokens"], 4, "the tokens are known before the end");
     let ping = Event { name: "ping".to_owned(), data: String::new() };
     assert_eq!(decoder.push(&ping), Ok(Vec::new()));
     assert_eq!(decoder.push(&event(json!({"type": "news"}))), Ok(Vec::new()));
