@@ -158,7 +158,6 @@ pub fn from_chat(request: &ChatRequest, model: &str) -> Map<String, Value> {
         None => Vec::new(),
     };
     let stops: Vec<&str> = stops.into_iter().filter_map(Value::as_str).collect();
-    let stops: Vec<&str> = stops.into_iter().filter(|stop| !stop.trim().is_empty()).collect();
     if !stops.is_empty() {
         body.insert("stop_sequences".to_owned(), json!(stops));
     }

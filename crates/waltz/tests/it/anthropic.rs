@@ -270,3 +270,22 @@ async fn a_stream_without_its_end_is_cut_and_its_tokens_are_counted() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_message_that_says_nothing_is_refused_and_no_stop_sequence_is_lost() {
+    let (sender, mut asked) = tokio::sync::mpsc::unbounded_channel();
+    let wire = Wire::start(move |_, call| {
+        sender.send(call.body).unwrap();
+        async {}
+    })
+    .await;
+    let gateway = Gateway::start(&format!("{}{ONCE}", claude(&wire, "main")), &[]);
+    for nothing in [json!(""), json!([]), json!(" \n"), json!([{"type": "text", "text": ""}])] {
+        let reply = ask(&gateway, json!({"messages": [{"role": "user", "content": nothing}]})).await;
+        assert_eq!(reply.status, 400, "{}", reply.text);
+        assert!(reply.text.contains("messages[0].content"), "{}", reply.text);
+    }
+    assert_eq!(wire.calls(), 0);
+    ask(&gateway, json!({"stop_sequences": ["\n\n", "END"]})).await;
+    assert_eq!(asked.recv().await.unwrap()["stop_sequences"], json!(["\n\n", "END"]));
+}
