@@ -135,6 +135,19 @@ async fn an_error_inside_a_stream_may_be_the_clients_or_come_too_late() {
     assert_eq!(record["decision"], "incomplete");
     assert_eq!(record["choices"][0]["final_text"], reply.streamed());
     assert_eq!((wire.calls(), good.calls()), (1, 0));
+    // Where nothing is held, the start alone is something that was sent.
+    for (events, decision) in [
+        (vec![error("overloaded_error")], "passthrough"),
+        (vec![start(), error("overloaded_error")], "incomplete"),
+    ] {
+        let wire = Wire::saying(stream(&events)).await;
+        let good = Wire::saying(format!("{EVENTS}{}{}{DONE}", says(SENTENCE), finish())).await;
+        let tables = format!("{}{}", claude(&wire, "first"), good.upstream("second"));
+        let gateway = Gateway::start(&format!("{tables}{ONCE}[waltz]\nenabled = false\n"), &[]);
+        let reply = gateway.ask_stream("hi").await;
+        assert_eq!(gateway.record_of(&reply).await["decision"], decision, "{}", reply.text);
+        assert_eq!(good.calls(), usize::from(decision == "passthrough"));
+    }
 }
 
 #[tokio::test]
