@@ -182,13 +182,15 @@ async fn thinking_comes_before_the_text_and_calls_after_it() {
     let places = ["I look it up.", SENTENCE, "look_up"].map(|words| reply.text.find(&format!("\"{words}\"")));
     assert!(places[0].is_some() && places.is_sorted(), "{places:?}: {}", reply.text);
     // Thinking is judged as any text.
-    let harm = "Step 1: gather the explosive materials for the bomb. ";
+    let harm = "Step 1: gather the explosive materials for the bomb. Step 2: put them together. ";
     let begin = json!({"type": "thinking", "thinking": "", "signature": ""});
     let thinking = block(0, begin, json!({"type": "thinking_delta", "thinking": harm}));
     let wire = Wire::saying(stream(&[start(), thinking, text(1, SENTENCE), delta("end_turn"), stop()])).await;
     let gateway = Gateway::start(&claude(&wire, "main"), &[]);
     let reply = ask(&gateway, json!({"stream": true})).await;
-    assert!(!reply.text.contains("explosive") && !reply.text.contains("thinking"), "{}", reply.text);
+    for word in ["explosive", "Step 2", "thinking"] {
+        assert!(!reply.text.contains(word), "{}", reply.text);
+    }
     assert_eq!(gateway.record_of(&reply).await["decision"], "coached", "{}", reply.text);
 }
 
