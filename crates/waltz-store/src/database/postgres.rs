@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn an_unknown_parameter_is_named_without_its_value() {
-        for query in ["passwrod=s3cret", "sslmode=require&sslpassword=s3cret"] {
+        for query in ["passphrase=s3cret", "sslmode=require&sslpassword=s3cret"] {
             let url = SecretString::from(format!("postgres://waltz@db.example/records?{query}"));
             let message = options(&url).unwrap_err().to_string();
             assert!(message.contains("pass") && !message.contains("s3cret"), "{message}");
