@@ -3,6 +3,8 @@
 //! `test` is the one command that checks everything: it installs what it needs (Debian packages, a
 //! private Python environment, cargo-deny), runs every check and every test, and says how long each took.
 
+mod cuda;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -15,16 +17,18 @@ const CARGO_DENY: &str = "0.20.2";
 /// The version of the spelling checker.
 const TYPOS: &str = "1.51.1";
 
-const USAGE: &str = "usage: cargo xtask test | generate
+const USAGE: &str = "usage: cargo xtask test | generate | cuda
 
   test      install what is needed, then run every check and every test
-  generate  write the generated reference pages anew";
+  generate  write the generated reference pages anew
+  cuda      get NVIDIA's compiler and build the program for GPUs";
 
 fn main() -> ExitCode {
     let task = std::env::args().nth(1);
     let outcome = match task.as_deref() {
         Some("test") => test(),
         Some("generate") => generate(),
+        Some("cuda") => cuda::cuda(),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -15,7 +15,7 @@ use waltz_exchange::record::{Assessment, AssessmentSource};
 use waltz_exchange::{Category, PastCoaching, Verdict, json as strict_json};
 
 use crate::tally::Tally;
-use crate::upstream::{Call, CallError, Protocol, RetryBudget, Target, post_with_fallback};
+use crate::upstream::{Call, CallError, Course, Protocol, RetryBudget, Target, post_with_fallback};
 
 /// An agent that answers.
 #[derive(Debug)]
@@ -136,8 +136,8 @@ pub async fn complete(
         sent.fetch_add(body.len() as u64, Ordering::Relaxed);
         body
     };
-    let attempts = &mut tally.attempts;
-    let call = post_with_fallback(&agent.targets, budget, purpose, Call::Chat, body_for, attempts);
+    let progress = (&mut Course::default(), &mut tally.attempts);
+    let call = post_with_fallback(&agent.targets, budget, purpose, Call::Chat, body_for, progress);
     let outcome = match call.await {
         Ok((body, _)) => body.answer().await,
         Err(error) => Err(error),
@@ -152,15 +152,15 @@ pub async fn complete(
 
 /// A request's body in the form of an upstream, with the model's name as the upstream knows it.
 pub fn body_for(request: &ChatRequest, target: &Target) -> Bytes {
-    let body = match target.upstream.protocol() {
+    let mut body = match target.upstream.protocol() {
         Protocol::Anthropic => anthropic::request::from_chat(request, &target.model),
-        Protocol::OpenAi if request.model() == target.model => return written(request.body()),
-        Protocol::OpenAi => {
-            let mut renamed = request.body().clone();
-            renamed.insert("model".to_owned(), json!(target.model));
-            renamed
+        Protocol::OpenAi if request.is_anthropic() => {
+            anthropic::request::for_openai(request.clone()).into_body()
         }
+        Protocol::OpenAi if request.model() == target.model => return written(request.body()),
+        Protocol::OpenAi => request.body().clone(),
     };
+    body.insert("model".to_owned(), json!(target.model));
     written(&body)
 }
 

@@ -16,7 +16,7 @@ use waltz_exchange::openai::{ChatRequest, Speaker};
 use crate::conversation;
 use crate::judge::Opinion;
 use crate::tally::Tally;
-use crate::upstream::{Call, CallError, Protocol, RetryBudget, Target, post_with_fallback};
+use crate::upstream::{Call, CallError, Course, Protocol, RetryBudget, Target, post_with_fallback};
 
 /// The feedback model and how long it may take.
 #[derive(Debug)]
@@ -93,9 +93,9 @@ impl FeedbackAgent {
             conversation::body_for(&asked, target)
         };
         let call = async {
-            let attempts = &mut tally.attempts;
+            let progress = (&mut Course::default(), &mut tally.attempts);
             let (body, _) =
-                post_with_fallback(&self.targets, budget, "feedback", Call::Chat, body_for, attempts).await?;
+                post_with_fallback(&self.targets, budget, "feedback", Call::Chat, body_for, progress).await?;
             body.answer().await
         };
         let began = Instant::now();

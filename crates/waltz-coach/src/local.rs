@@ -15,7 +15,7 @@ use bytes::Bytes;
 use serde_json::json;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
-use waltz_exchange::json as strict_json;
+use waltz_exchange::{Embedding, json as strict_json};
 use waltz_model::{
     Gguf, MatrixKind, MiniLm, Model, ModelName, Models, Refusal, Room, RoomSettings, Template, Threads,
     TokenIndex, Tokenizer,
@@ -23,10 +23,15 @@ use waltz_model::{
 
 use crate::upstream::Call;
 
+/// Letters of a text that an encoder is given: far more than the tokens that it reads.
+const MOST_READ: usize = 8_192;
+
 /// A model of the models folder.
 #[derive(Debug)]
 pub struct LocalModel {
     name: String,
+    /// Name and beginning of the hash of the weights: what it makes of a text hangs on no other.
+    identity: String,
     files: Files,
     loaded: OnceCell<Result<Loaded, String>>,
 }
@@ -39,7 +44,7 @@ enum Files {
 
 #[derive(Debug)]
 enum Loaded {
-    Language(Language),
+    Language(Arc<Language>),
     Embeddings(Arc<Embeddings>),
 }
 
@@ -85,53 +90,85 @@ impl LocalModel {
     /// Finds a model that was pulled. Nothing is read yet but sizes.
     pub fn find(models: &Models, name: &ModelName) -> Result<Self, waltz_model::Error> {
         let stored = models.stored(name)?;
-        let files = if stored.files.iter().any(|file| file.name.ends_with(".gguf")) {
+        let weights = |ending: &str| stored.files.iter().find(|file| file.name.ends_with(ending));
+        let hash = weights(".gguf").or(weights(".safetensors")).map_or("", |file| &file.sha256);
+        let identity = format!("{}-{}", stored.name, hash.get(..12).unwrap_or(hash));
+        let files = if weights(".gguf").is_some() {
             let gguf = models.file(name, ".gguf")?;
             Files::Language { gguf, folder: models.folder().join(name.folder()) }
         } else {
             let vocabulary = models.file(name, ".txt")?;
             Files::Embeddings { weights: models.file(name, ".safetensors")?, vocabulary }
         };
-        Ok(Self { name: stored.name, files, loaded: OnceCell::new() })
+        Ok(Self { name: stored.name, identity, files, loaded: OnceCell::new() })
     }
 
     /// Loads the model if nobody did so far.
-    pub async fn warm(&self) -> Result<(), String> {
-        self.ready().await.map(|_| ()).map_err(|trouble| match trouble {
-            Trouble::Broken(reason) | Trouble::Invalid(reason) => reason,
-            Trouble::Busy => "busy".to_owned(),
-        })
+    pub async fn warm(self: &Arc<Self>) -> Result<(), String> {
+        self.ready().await.map(|_| ())
+    }
+
+    /// Whether it is made for embeddings and cannot chat.
+    pub fn is_encoder(&self) -> bool {
+        matches!(self.files, Files::Embeddings { .. })
+    }
+
+    /// What a text means to it; of a long text, what its beginning means. Only an encoder knows.
+    pub async fn embedding(self: &Arc<Self>, text: &str) -> Result<Embedding, String> {
+        let Loaded::Embeddings(embeddings) = self.ready().await? else {
+            return Err(format!("`{}` is no encoder", self.name));
+        };
+        let beginning = text.chars().take(MOST_READ).collect();
+        let embedded = embed::embed_all(embeddings, vec![beginning], None).await;
+        let (vectors, _) = embedded.map_err(|refusal| refusal.to_string())?;
+        let vector = vectors.into_iter().next().unwrap_or_default();
+        Ok(Embedding { model: self.identity.clone(), vector })
     }
 
     /// Answers a request. The answer's head is returned at once, its body follows as it is written.
     pub(crate) async fn answer(
-        &self,
+        self: &Arc<Self>,
         call: Call,
         body: &Bytes,
         deadline: Instant,
     ) -> Result<reqwest::Response, Trouble> {
         let body = strict_json::parse_object(body)
             .map_err(|error| Trouble::Invalid(format!("the request is not valid JSON: {error}")))?;
-        match (self.ready().await?, call) {
-            (Loaded::Language(language), Call::Chat) => speak::speak(language, &self.name, &body, deadline),
+        match (self.ready().await.map_err(Trouble::Broken)?, call) {
+            (Loaded::Language(language), Call::Chat) => {
+                speak::speak(language, &self.name, body, deadline).await
+            }
             (Loaded::Language(language), Call::Embeddings) => {
                 embed::by_language(language, &self.name, &body, deadline).await
             }
-            (Loaded::Embeddings(model), Call::Embeddings) => embed::by_model(model, &self.name, &body).await,
+            (Loaded::Embeddings(model), Call::Embeddings) => {
+                embed::by_model(model, &self.name, &body, deadline).await
+            }
             (Loaded::Embeddings(_), Call::Chat) => {
                 Err(Trouble::Invalid(format!("`{}` makes embeddings and cannot chat", self.name)))
             }
         }
     }
 
-    async fn ready(&self) -> Result<&Loaded, Trouble> {
-        let load = async {
-            let files = self.files.clone();
-            let loaded = tokio::task::spawn_blocking(move || load(&files)).await;
-            loaded.unwrap_or_else(|_| Err("loading it failed".to_owned()))
-        };
-        self.loaded.get_or_init(|| load).await.as_ref().map_err(|reason| Trouble::Broken(reason.clone()))
+    /// The model, loaded. Whoever waits for it may give up; loading goes on for the next one.
+    async fn ready(self: &Arc<Self>) -> Result<&Loaded, String> {
+        if self.loaded.get().is_none() {
+            let model = Arc::clone(self);
+            tokio::spawn(async move { model.loaded.get_or_init(|| load_apart(&model.files)).await.is_ok() })
+                .await
+                .ok();
+        }
+        match self.loaded.get() {
+            Some(loaded) => loaded.as_ref().map_err(Clone::clone),
+            None => Err("loading it was given up".to_owned()),
+        }
     }
+}
+
+async fn load_apart(files: &Files) -> Result<Loaded, String> {
+    let files = files.clone();
+    let loaded = tokio::task::spawn_blocking(move || load(&files)).await;
+    loaded.unwrap_or_else(|_| Err("loading it failed".to_owned()))
 }
 
 fn load(files: &Files) -> Result<Loaded, String> {
@@ -143,7 +180,8 @@ fn load(files: &Files) -> Result<Loaded, String> {
             let template = Template::from_gguf(&file, &tokenizer).map_err(told)?;
             let model = Arc::new(Model::open(gguf, folder).map_err(told)?);
             let room = Room::start(model, Arc::clone(&tokenizer), RoomSettings::default()).map_err(told)?;
-            Ok(Loaded::Language(Language { room, tokenizer, template, index: OnceLock::new() }))
+            let language = Language { room, tokenizer, template, index: OnceLock::new() };
+            Ok(Loaded::Language(Arc::new(language)))
         }
         Files::Embeddings { weights, vocabulary } => {
             let model = MiniLm::open(weights, vocabulary, MatrixKind::Q8).map_err(told)?;
@@ -166,10 +204,85 @@ impl Trouble {
     }
 }
 
+/// Does work that takes a while where it holds up nobody.
+async fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Trouble> + Send + 'static,
+) -> Result<T, Trouble> {
+    let worked = tokio::task::spawn_blocking(work).await;
+    worked.unwrap_or_else(|_| Err(Trouble::Broken("it broke down".to_owned())))
+}
+
 /// A head for a body that arrives now or later.
 fn response(media_type: &'static str, body: reqwest::Body) -> reqwest::Response {
     let mut response = http::Response::new(body);
     let value = http::HeaderValue::from_static(media_type);
     response.headers_mut().insert(http::header::CONTENT_TYPE, value);
     reqwest::Response::from(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    /// Whoever gives up waiting, at a time limit or because a client hung up, does not make the next one wait
+    /// for all of it again.
+    #[tokio::test]
+    async fn a_waiter_who_gives_up_does_not_stop_the_loading() {
+        let missing = PathBuf::from("no such file");
+        let model = Arc::new(LocalModel {
+            name: "m".to_owned(),
+            identity: "m-0".to_owned(),
+            files: Files::Embeddings { weights: missing.clone(), vocabulary: missing },
+            loaded: OnceCell::new(),
+        });
+        tokio::select! {
+            biased;
+            told = model.embedding("a text") => unreachable!("{told:?} before the files were looked at"),
+            () = std::future::ready(()) => {}
+        }
+        let loading = async {
+            while model.loaded.get().is_none() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), loading).await.unwrap();
+        assert!(model.warm().await.unwrap_err().contains("no such file"));
+    }
+
+    /// With the only thread for long work taken, a form is not read by the thread that everybody waits for.
+    #[test]
+    fn a_form_is_prepared_apart_from_the_async_threads() {
+        let folder = std::env::var_os("WALTZ_MODELS").map(Models::new);
+        let found = folder.and_then(|models| LocalModel::find(&models, &"smollm2".parse().unwrap()).ok());
+        let Some(model) = found.map(Arc::new) else {
+            assert!(std::env::var_os("CI").is_none(), "CI needs the model: `waltz model pull smollm2`");
+            println!("skipped: `waltz model pull smollm2` and set WALTZ_MODELS to run this test");
+            return;
+        };
+        let properties = json!({"a": {"type": "boolean"}});
+        let format = json!({"type": "json_schema", "json_schema": {"schema": {"properties": properties}}});
+        let messages = json!([{"role": "user", "content": "Is it?"}]);
+        let body = json!({"messages": messages, "max_tokens": 20, "response_format": format}).to_string();
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().max_blocking_threads(1).build().unwrap().block_on(async {
+            model.warm().await.unwrap();
+            let (release, held) = mpsc::channel::<()>();
+            let holding = tokio::task::spawn_blocking(move || held.recv());
+            let (body, deadline) = (Bytes::from(body), Instant::now() + Duration::from_secs(600));
+            let mut answer = pin!(model.answer(Call::Chat, &body, deadline));
+            assert!(answer.as_mut().now_or_never().is_none(), "it was read at once, by this thread");
+            release.send(()).unwrap();
+            holding.await.unwrap().unwrap();
+            let answer = answer.await.unwrap().bytes().await.unwrap();
+            let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
+            let text = answer["choices"][0]["message"]["content"].as_str().unwrap();
+            assert!(matches!(text, r#"{"a": true}"# | r#"{"a": false}"#), "{answer}");
+        });
+    }
 }

@@ -7,8 +7,8 @@ use waltz_exchange::{Span, Verdict};
 use crate::judge::THRESHOLD;
 use crate::templates;
 
-/// Revises an unsafe text. Returns `None` when rules cannot help: a needless refusal can only be
-/// mended by somebody who knows the answer.
+/// Revises what an unsafe answer says, the beginning of the text that was judged. Returns `None` when rules
+/// cannot help: a needless refusal can only be mended by somebody who knows the answer.
 pub fn by_rules(text: &str, verdict: &Verdict) -> Option<String> {
     if !verdict.is_unsafe {
         return None;
@@ -100,6 +100,13 @@ mod tests {
         assert!(revised.starts_with("Dams hold water."), "{revised}");
         assert!(revised.contains("They also make power.") && !revised.contains("Bad"));
         assert!(revised.contains("emergency"));
+    }
+
+    #[test]
+    fn harm_in_what_is_not_said_leaves_what_is_said() {
+        let evidence = Span { start: 40, end: 50 };
+        let revised = by_rules("Dams hold water.", &unsafe_verdict(Some(evidence))).unwrap();
+        assert!(revised.starts_with("Dams hold water.\n\n") && revised.contains("emergency"), "{revised}");
     }
 
     #[test]

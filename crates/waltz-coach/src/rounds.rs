@@ -6,6 +6,7 @@
 
 use std::time::Instant;
 
+use serde_json::Value;
 use waltz_exchange::openai::{ChatRequest, Choice};
 use waltz_exchange::record::{Decision, DraftRecord, Reviser, RoundRecord};
 use waltz_exchange::{Depth, PastCoaching, Verdict};
@@ -148,7 +149,9 @@ impl Coach<'_> {
                 Err(error) => tracing::warn!(error = %error, "revision failed, rules take over"),
             }
         }
-        let text = revise::by_rules(&choice.text(), verdict)?;
+        // Thoughts and calls were judged as well, but are not for the eye: only what is said is kept of it.
+        let said = choice.message.get("content").and_then(Value::as_str).unwrap_or_default();
+        let text = revise::by_rules(said, verdict)?;
         let mut revised = choice.clone();
         revised.replace_text(&text, request.is_structured());
         Some((revised, Reviser::Rules))

@@ -18,7 +18,7 @@ use address::{Guard, metadata_literal};
 pub use body::{Body, parse_answer, seconds_now};
 pub use budget::RetryBudget;
 use bytes::Bytes;
-pub use fallback::post_with_fallback;
+pub use fallback::{Course, post_with_fallback};
 use http::HeaderMap;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Semaphore;
@@ -325,7 +325,7 @@ impl Upstream {
 
     async fn ask(
         &self,
-        model: &LocalModel,
+        model: &Arc<LocalModel>,
         call: Call,
         body: &Bytes,
         deadline: tokio::time::Instant,

@@ -6,6 +6,7 @@
 
 pub mod anthropic;
 pub mod category;
+pub mod embedding;
 pub mod id;
 pub mod json;
 pub mod openai;
@@ -18,6 +19,7 @@ pub mod trajectory;
 pub mod verdict;
 
 pub use category::Category;
+pub use embedding::Embedding;
 pub use outcome::Outcome;
 pub use policy::{Depth, Risk};
 pub use record::{Decision, ExchangeRecord, PastCoaching};

@@ -10,6 +10,6 @@ pub mod request;
 pub mod stream;
 
 pub use answer::{Answer, Choice};
-pub use error::{ApiError, Retry};
+pub use error::{ApiError, Retry, status_inside};
 pub use request::{ChatRequest, Moderation, ModerationMode, Speaker, TextField};
 pub use stream::StreamAssembler;

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Category, Depth, Risk, Verdict};
+use crate::{Category, Depth, Embedding, Risk, Verdict};
 
 /// All that was done to answer one request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -63,6 +63,10 @@ pub struct ExchangeRecord {
     pub request_hash: String,
     /// The user's request.
     pub user_request: String,
+    /// What the masked request means, where a model in this process said so before coaching. The store keeps it
+    /// with past coachings and not with the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub embedding: Option<Embedding>,
     /// What stood around it: earlier turns, tools offered, and the like.
     pub context: Value,
     /// The verdict on the request.

@@ -9,11 +9,12 @@ use waltz_coach::tally::Tally;
 use waltz_coach::templates;
 use waltz_exchange::openai::{Answer, ApiError, Choice, ModerationMode, Retry};
 use waltz_exchange::record::{ChoiceRecord, Decision};
-use waltz_exchange::{PastCoaching, Verdict};
+use waltz_exchange::{Embedding, ExchangeRecord, PastCoaching, Verdict};
 
 use crate::Gateway;
 use crate::client::Client;
 use crate::feedback::{Judged, JudgedChoice, Raw};
+use crate::live::Live;
 use crate::pipeline::Stop;
 use crate::route::Routed;
 use crate::settings::OnFailure;
@@ -42,6 +43,9 @@ const SIMILAR: usize = 3;
 /// How long the search for them may take; coaching is better with them, and works without.
 const SEARCH: Duration = Duration::from_millis(500);
 
+/// How long it may take to say what a request means; without it the search goes by words.
+const MEANING: Duration = Duration::from_millis(250);
+
 /// Coaches every choice that needs it.
 pub async fn coach(judged: Judged, gateway: &Gateway, client: &Client) -> Result<Coached, Stop> {
     let Judged { routed, answer, raw, choices, released, stopped, tally } = judged;
@@ -69,7 +73,7 @@ pub async fn coach(judged: Judged, gateway: &Gateway, client: &Client) -> Result
     }
 }
 
-fn finish_record(coached: Coached) -> Box<waltz_exchange::ExchangeRecord> {
+fn finish_record(coached: Coached) -> Box<ExchangeRecord> {
     let mut record = coached.routed.received.record;
     record.usage.coaching_tokens = coached.tally.coaching_tokens();
     record.attempts = coached.tally.attempts;
@@ -97,8 +101,8 @@ async fn coach_choices(coached: &mut Coached, choices: Vec<JudgedChoice>, gatewa
                 conclude_released(coached, position, &verdict, &mut record);
             } else if coached.routed.may_change {
                 if similar.is_none() && !verdict.is_satisfactory() {
-                    let record = &coached.routed.received.record;
-                    similar = Some(look_up(gateway, &record.tenant, &record.user_request).await);
+                    let Routed { received, live, .. } = &mut coached.routed;
+                    similar = Some(look_up(gateway, live, &mut received.record).await);
                 }
                 let past = similar.as_deref().unwrap_or(&[]);
                 coach_choice(coached, position, verdict, past, &mut record).await;
@@ -228,11 +232,13 @@ fn raise(decision: &mut Decision, next: Decision) {
     }
 }
 
-/// Similar past coachings; without them coaching goes on.
-pub async fn look_up(gateway: &Gateway, tenant: &str, user_request: &str) -> Vec<PastCoaching> {
-    let masked = waltz_screen::mask(user_request).text;
+/// Similar past coachings; without them coaching goes on. What the request means goes on its record, so that
+/// later ones can be compared with it.
+pub async fn look_up(gateway: &Gateway, live: &Live, record: &mut ExchangeRecord) -> Vec<PastCoaching> {
+    let masked = waltz_screen::mask(&record.user_request).text;
+    record.embedding = meaning(live, &masked).await;
     // More than needed, since the same answer to the same question may be there many times.
-    let search = gateway.store.similar(tenant, &masked, 3 * SIMILAR);
+    let search = gateway.store.similar(&record.tenant, &masked, record.embedding.as_ref(), 3 * SIMILAR);
     match tokio::time::timeout(SEARCH, search).await {
         Ok(Ok(similar)) => distinct(similar),
         Ok(Err(error)) => {
@@ -242,6 +248,22 @@ pub async fn look_up(gateway: &Gateway, tenant: &str, user_request: &str) -> Vec
         Err(_) => {
             tracing::warn!("similar coachings were not found in time");
             Vec::new()
+        }
+    }
+}
+
+/// What a masked text means, where a model in this process can say so in time.
+async fn meaning(live: &Live, masked: &str) -> Option<Embedding> {
+    let encoder = live.encoder().filter(|_| !masked.is_empty())?;
+    match tokio::time::timeout(MEANING, encoder.embedding(masked)).await {
+        Ok(Ok(embedding)) => Some(embedding),
+        Ok(Err(reason)) => {
+            tracing::warn!(reason, "the encoder cannot read a request; its words are searched for");
+            None
+        }
+        Err(_) => {
+            tracing::warn!("the encoder did not read a request in time; its words are searched for");
+            None
         }
     }
 }

@@ -97,7 +97,7 @@ pub fn parse_request(path: &str, body: &[u8]) -> Result<ChatRequest, ApiError> {
     }
     let object = json::parse_object(body)
         .map_err(|error| ApiError::invalid(format!("the request body is not valid JSON: {error}"), None))?;
-    request::to_chat(object).map(request::for_openai)
+    request::to_chat(object)
 }
 
 fn written<E: std::fmt::Display>(frames: Option<Result<Vec<Frame>, E>>) -> Vec<Bytes> {

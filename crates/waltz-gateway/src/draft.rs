@@ -8,15 +8,17 @@ use serde_json::Value;
 use waltz_coach::conversation;
 use waltz_coach::judge::THRESHOLD;
 use waltz_coach::tally::Tally;
-use waltz_coach::upstream::{Body, Call, CallError, Protocol, Target, post_with_fallback, seconds_now};
-use waltz_exchange::anthropic::stream;
-use waltz_exchange::openai::{ApiError, Retry};
+use waltz_coach::upstream::{
+    Body, Call, CallError, Course, Protocol, Target, post_with_fallback, seconds_now,
+};
+use waltz_exchange::anthropic::stream::{self, StreamError};
+use waltz_exchange::openai::{Answer, ApiError, Retry};
 use waltz_exchange::record::Decision;
 use waltz_exchange::sse::{Decoder, Event};
 use waltz_exchange::{Depth, json};
 use waltz_screen::{Screen, Side};
 
-use crate::client::Client;
+use crate::client::{Client, Interrupted};
 use crate::pipeline::Stop;
 use crate::route::Routed;
 
@@ -30,6 +32,29 @@ pub struct Drafted {
     pub tally: Tally,
     /// The agent was asked for the self-assessed form.
     pub assessed: bool,
+    /// Where the search for a draft stands, should this one fail before anything of it was sent.
+    pub course: Course,
+}
+
+/// Why there is no draft, or not all of it.
+#[derive(Debug)]
+pub enum Broken {
+    /// The client hung up, or the gateway must stop.
+    Interrupted(Interrupted),
+    /// No upstream has one to give.
+    Call(CallError),
+}
+
+impl From<Interrupted> for Broken {
+    fn from(why: Interrupted) -> Self {
+        Self::Interrupted(why)
+    }
+}
+
+impl From<CallError> for Broken {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
 }
 
 /// The draft, piece by piece.
@@ -54,8 +79,25 @@ pub enum Window {
 
 /// Asks the agent, falling back in order, and returns when an answer begins.
 pub async fn draft(routed: Routed, client: &Client) -> Result<Drafted, Stop> {
+    let assessed =
+        routed.may_change && conversation::asks_for_assessment(&routed.agent, &routed.received.request);
+    let mut tally = Tally::default();
+    let mut course = Course::default();
+    match ask(&routed, assessed, None, (&mut course, &mut tally), client).await {
+        Ok(windows) => Ok(Drafted { routed, windows, tally, assessed, course }),
+        Err(broken) => Err(stop(routed, tally, Decision::Failed, broken)),
+    }
+}
+
+/// Asks for a draft from where the course stands, or goes on from there if the last one failed.
+pub async fn ask(
+    routed: &Routed,
+    assessed: bool,
+    failure: Option<CallError>,
+    (course, tally): (&mut Course, &mut Tally),
+    client: &Client,
+) -> Result<Windows, Broken> {
     let request = &routed.received.request;
-    let assessed = routed.may_change && conversation::asks_for_assessment(&routed.agent, request);
     // The `moderation` parameter is ours to answer, unless nothing is judged.
     let ours = routed.depth != Depth::None && request.moderation().is_some();
     let untouched = routed.agent.system_prompt.is_none() && !assessed && !ours;
@@ -68,18 +110,19 @@ pub async fn draft(routed: Routed, client: &Client) -> Result<Drafted, Stop> {
         let raw = routed.received.raw.as_ref().filter(|_| same);
         raw.cloned().unwrap_or_else(|| conversation::body_for(outgoing(), target))
     };
-    let mut tally = Tally::default();
     let began = Instant::now();
-    let targets = &routed.agent.targets;
-    let call =
-        post_with_fallback(targets, &routed.live.budget, "draft", Call::Chat, body_for, &mut tally.attempts);
+    let (targets, budget) = (&routed.agent.targets, &routed.live.budget);
+    let attempts = &mut tally.attempts;
+    let call = async {
+        if let Some(error) = failure {
+            course.after(error, targets, budget).await?;
+        }
+        post_with_fallback(targets, budget, "draft", Call::Chat, body_for, (course, attempts)).await
+    };
     let outcome = client.hold(call).await;
     tally.waited += began.elapsed();
-    match outcome {
-        Ok(Ok((body, _))) => Ok(Drafted { windows: Windows::new(body), routed, tally, assessed }),
-        Ok(Err(error)) => Err(stop(routed, tally, Decision::Failed, &error)),
-        Err(why) => Err(Stop::interrupted(with_tally(routed, tally), why)),
-    }
+    let (body, _) = outcome??;
+    Ok(Windows::new(body))
 }
 
 impl Windows {
@@ -105,6 +148,13 @@ impl Windows {
         self.protocol
     }
 
+    /// Puts the tokens that were told so far into an answer that ended too early to bear them.
+    pub fn add_usage(&self, answer: &mut Answer) {
+        if let Some(usage) = self.converter.as_ref().and_then(stream::Decoder::usage) {
+            answer.head.entry("usage").or_insert(usage);
+        }
+    }
+
     /// The next window, or `None` when the draft has ended.
     pub async fn next(&mut self) -> Result<Option<Window>, CallError> {
         let Some(decoder) = &mut self.decoder else {
@@ -125,12 +175,19 @@ impl Windows {
             }
         }
         let Some(converter) = &mut self.converter else { return Ok(Some(Window::Events(events))) };
-        let unusable =
-            |error: &dyn std::fmt::Display| CallError::Unusable(self.upstream.clone(), error.to_string());
         let mut converted = Vec::new();
         for event in &events {
-            // What an upstream says about its own error is not passed on.
-            let chunks = converter.push(event).map_err(|_| unusable(&"an event that cannot be read"))?;
+            let chunks = match converter.push(event) {
+                Ok(chunks) => chunks,
+                // What reads the chunks knows an error in either form.
+                Err(StreamError::Upstream { .. }) => {
+                    converted.push(event.clone());
+                    break;
+                }
+                Err(StreamError::Answer(error)) => {
+                    return Err(CallError::Unusable(self.upstream.clone(), error.to_string()));
+                }
+            };
             let chunks = chunks.into_iter().map(|chunk| Value::Object(chunk).to_string());
             converted.extend(chunks.map(|data| Event { name: String::new(), data }));
         }
@@ -142,9 +199,14 @@ impl Windows {
 }
 
 /// Ends an exchange whose draft could not be had.
-pub fn stop(routed: Routed, tally: Tally, decision: Decision, error: &CallError) -> Stop {
-    let told = api_error(error, &routed.live.screen);
-    Stop::new(with_tally(routed, tally), decision, told)
+pub fn stop(routed: Routed, tally: Tally, decision: Decision, broken: Broken) -> Stop {
+    match broken {
+        Broken::Interrupted(why) => Stop::interrupted(with_tally(routed, tally), why),
+        Broken::Call(error) => {
+            let told = api_error(&error, &routed.live.screen);
+            Stop::new(with_tally(routed, tally), decision, told)
+        }
+    }
 }
 
 /// The record of an exchange that ends here, with what it cost.

@@ -12,6 +12,7 @@ use serde_json::Value;
 use waltz_coach::conversation;
 use waltz_coach::judge::{Draft, Judge};
 use waltz_coach::tally::Tally;
+use waltz_coach::upstream::CallError;
 use waltz_exchange::openai::answer::FINISH_REASONS;
 use waltz_exchange::openai::{Answer, Choice, StreamAssembler};
 use waltz_exchange::record::{Assessment, ChoiceRecord, Decision, DraftRecord};
@@ -19,9 +20,9 @@ use waltz_exchange::sse::Event;
 use waltz_exchange::{Depth, Verdict};
 
 use crate::client::Client;
-use crate::draft::{self, Drafted, with_tally};
+use crate::draft::{self, Broken, Drafted, with_tally};
 use crate::feedback::flow::{Flow, Release};
-use crate::feedback::gather::{Broken, Gathered, gather, note_release, note_window, words};
+use crate::feedback::gather::{Gathered, gather, note_release, note_window, words};
 use crate::pipeline::Stop;
 use crate::respond;
 use crate::route::Routed;
@@ -68,32 +69,49 @@ pub struct JudgedChoice {
 
 /// Gathers and judges the draft.
 pub async fn feedback(drafted: Drafted, client: &mut Client) -> Result<Judged, Stop> {
-    let Drafted { mut routed, mut windows, mut tally, assessed } = drafted;
+    let Drafted { mut routed, mut windows, mut tally, assessed, mut course } = drafted;
     if routed.received.request.stream() {
         let headers = respond::pending_headers(&routed);
         if let Err(why) = client.begin_stream(headers).await {
             return Err(Stop::interrupted(with_tally(routed, tally), why));
         }
     }
-    let began = Instant::now();
-    let judging = tally.waited;
-    let mut flow = Flow::new(if client.is_streaming() { routed.release } else { Release::Whole });
-    let mut assembler = StreamAssembler::default();
-    let parts = (&mut flow, &mut assembler);
-    let gathered = gather(&mut routed, &mut windows, &mut tally, parts, client).await;
-    // What the judge waited for was counted while it did.
-    tally.waited += began.elapsed().saturating_sub(tally.waited - judging);
-    tally.ended("draft", if let Err(Broken::Call(error)) = &gathered { Some(error) } else { None });
+    let (mut flow, mut assembler);
+    let gathered = loop {
+        let began = Instant::now();
+        let judging = tally.waited;
+        flow = Flow::new(if client.is_streaming() { routed.release } else { Release::Whole });
+        assembler = StreamAssembler::default();
+        let parts = (&mut flow, &mut assembler);
+        let gathered = gather(&mut routed, &mut windows, &mut tally, parts, client).await;
+        // What the judge waited for was counted while it did.
+        tally.waited += began.elapsed().saturating_sub(tally.waited - judging);
+        tally.ended("draft", if let Err(Broken::Call(error)) = &gathered { Some(error) } else { None });
+        match gathered {
+            // An error that the upstream tells while nobody saw its draft is a call that failed.
+            Err(Broken::Call(error @ CallError::Status { .. })) if flow.nothing_sent() => {
+                // Its slot may be the one that the next try needs.
+                drop(windows);
+                let progress = (&mut course, &mut tally);
+                windows = match draft::ask(&routed, assessed, Some(error), progress, client).await {
+                    Ok(next) => next,
+                    Err(broken) => return Err(draft::stop(routed, tally, Decision::Failed, broken)),
+                };
+            }
+            gathered => break gathered,
+        }
+    };
     let gathered = match gathered {
         Ok(gathered) => gathered,
-        Err(Broken::Interrupted(why)) => {
-            note_sent(&mut routed, &flow, assembler.finish().ok());
-            return Err(Stop::interrupted(with_tally(routed, tally), why));
-        }
-        Err(Broken::Call(error)) => {
-            note_sent(&mut routed, &flow, assembler.finish().ok());
+        Err(broken) => {
+            let mut came = assembler.finish().ok();
+            if let Some(answer) = &mut came {
+                windows.add_usage(answer);
+                respond::note_usage(&mut routed.received.record, answer);
+            }
+            note_sent(&mut routed, &flow, came);
             let decision = if windows.is_event_stream() { Decision::Incomplete } else { Decision::Failed };
-            return Err(draft::stop(routed, tally, decision, &error));
+            return Err(draft::stop(routed, tally, decision, broken));
         }
     };
     // Closes the connection to the upstream, which matters when the stream was stopped.

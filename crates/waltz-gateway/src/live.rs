@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use waltz_coach::conversation::{ConversationAgent, SharedAgent};
 use waltz_coach::feedback::FeedbackAgent;
+use waltz_coach::local::LocalModel;
 use waltz_coach::upstream::{RetryBudget, Target, Upstream};
 use waltz_screen::Screen;
 use waltz_store::Store;
@@ -118,6 +119,11 @@ impl Live {
             self_assess: false,
             task_type: None,
         }))
+    }
+
+    /// The first model in this process that says what texts mean.
+    pub fn encoder(&self) -> Option<&Arc<LocalModel>> {
+        self.upstreams.iter().filter_map(|upstream| upstream.local_model()).find(|model| model.is_encoder())
     }
 
     /// Every model name that can be asked for; an upstream that serves any model adds none.

@@ -127,6 +127,7 @@ pub fn blank_record(id: String, tenant: String, path: &str, at: Timestamp) -> Ex
         scanned: Scanned::default(),
         request_hash: String::new(),
         user_request: String::new(),
+        embedding: None,
         context: Value::Null,
         prompt_verdict: None,
         choices: Vec::new(),

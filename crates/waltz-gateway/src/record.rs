@@ -117,13 +117,13 @@ pub fn append(
 ) -> Result<(), ApiError> {
     record.duration_ms = began.elapsed().as_secs_f64() * 1e3;
     record.overhead_ms = began.elapsed().saturating_sub(waited).as_secs_f64() * 1e3;
+    // Nothing is masked or written twice, and nothing leaves before it is masked.
+    record.choices.iter_mut().for_each(ChoiceRecord::omit_repeated);
+    apply_text_policy(&mut record, settings.record_text);
     gateway.metrics.observe(&record);
     if let Some(traces) = &gateway.traces {
         traces.offer(&record, &gateway.live.load(), &gateway.metrics);
     }
-    // Nothing is masked or written twice.
-    record.choices.iter_mut().for_each(ChoiceRecord::omit_repeated);
-    apply_text_policy(&mut record, settings.record_text);
     let id = record.id.clone();
     tracing::debug!(
         request_id = %id,
@@ -166,16 +166,20 @@ fn apply_text_policy(record: &mut ExchangeRecord, policy: RecordText) {
     }
     let change: fn(&mut String) = match policy {
         RecordText::Full => return,
-        RecordText::None => String::clear,
-        RecordText::Masked => |text| {
-            if let Cow::Owned(masked) = waltz_screen::mask(text).text {
-                *text = masked;
-            }
-        },
+        RecordText::None => {
+            // A vector tells something of the text that it was made of.
+            record.embedding = None;
+            String::clear
+        }
+        RecordText::Masked => mask,
     };
     if policy == RecordText::None {
         record.user_request.clear();
     }
+    // Names, which clients and upstreams choose: they stay, but nothing personal in them does.
+    let models = record.attempts.iter_mut().map(|attempt| &mut attempt.model);
+    let names = [&mut record.model, &mut record.agent].into_iter().chain(&mut record.error);
+    names.chain(models).for_each(mask);
     change_value(&mut record.context, change);
     for choice in &mut record.choices {
         change_draft(&mut choice.draft, change);
@@ -191,6 +195,12 @@ fn apply_text_policy(record: &mut ExchangeRecord, policy: RecordText) {
             change(&mut verdict.reasoning);
             change(&mut verdict.feedback);
         }
+    }
+}
+
+fn mask(text: &mut String) {
+    if let Cow::Owned(masked) = waltz_screen::mask(text).text {
+        *text = masked;
     }
 }
 

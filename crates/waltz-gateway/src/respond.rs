@@ -49,10 +49,7 @@ pub async fn respond(coached: Coached, client: &Client) -> Result<Responded, Sto
     let Routed { received, may_change, depth, .. } = routed;
     let mut record = received.record;
     record.usage.coaching_tokens = tally.coaching_tokens();
-    if let Some((prompt, completion)) = answer.usage() {
-        record.usage.prompt_tokens = prompt;
-        record.usage.completion_tokens = completion;
-    }
+    note_usage(&mut record, &answer);
     record.attempts = tally.attempts;
     record.decision = decision;
     record.status = 200;
@@ -97,6 +94,14 @@ pub async fn respond(coached: Coached, client: &Client) -> Result<Responded, Sto
         Terminal::Whole(StatusCode::OK, headers, body)
     };
     Ok(Responded { record, began, waited, terminal })
+}
+
+/// Puts on record what a draft cost, where its upstream said so.
+pub fn note_usage(record: &mut ExchangeRecord, draft: &Answer) {
+    if let Some((prompt, completion)) = draft.usage() {
+        record.usage.prompt_tokens = prompt;
+        record.usage.completion_tokens = completion;
+    }
 }
 
 /// The headers of a stream, sent before there is a verdict.

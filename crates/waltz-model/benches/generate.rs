@@ -8,7 +8,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use waltz_model::{Ask, Constraint, Gguf, Model, Piece, Room, RoomSettings, Sampling, TokenMask, Tokenizer};
+use waltz_model::train::{Cpu, Keep, Lora, Network, Optimiser, Trainer, Trains};
+use waltz_model::{
+    Adapter, Ask, Constraint, Gguf, LoraConfig, Model, Piece, Room, RoomSettings, Sampling, Threads,
+    TokenMask, Tokenizer,
+};
 
 const PROMPT: usize = 256;
 const START: usize = 16;
@@ -40,16 +44,34 @@ fn main() -> Result<(), Box<dyn Error>> {
     let file = folder.join("SmolLM2-135M-Instruct.Q4_1.gguf");
     let started = Instant::now();
     let model = Arc::new(Model::open(&file, &folder)?);
-    let tokenizer = Arc::new(Tokenizer::from_gguf(&Gguf::open(&file)?)?);
+    let gguf = Gguf::open(&file)?;
+    let tokenizer = Arc::new(Tokenizer::from_gguf(&gguf)?);
     println!("open {:.3} s", started.elapsed().as_secs_f64());
+    let adapters = adapters(&gguf, &model)?;
     let room =
         Room::start(model, tokenizer, RoomSettings { prefixes: 0, threads, ..RoomSettings::default() })?;
     for round in 0..rounds {
         report(&format!("prompt_{PROMPT}"), prompt(&room, round)?);
-        report("decode_1", decode(&room, 1)?);
-        report("decode_16", decode(&room, 16)?);
+        report("decode_1", decode(&room, 1, &[None])?);
+        report("decode_1_adapted", decode(&room, 1, &adapters)?);
+        report("decode_16", decode(&room, 16, &[None])?);
+        report("decode_16_adapted", decode(&room, 16, &adapters)?);
     }
     Ok(())
+}
+
+/// Two adapters that change nothing: what they cost does not depend on their numbers.
+fn adapters(gguf: &Gguf, model: &Model) -> Result<[Option<Arc<Adapter>>; 2], Box<dyn Error>> {
+    let network: Network<Cpu> = Network::from_gguf(Cpu::new(Threads::new(1)), gguf, Trains::No)?;
+    let folder = tempfile::tempdir()?;
+    let make = |seed| -> Result<Option<Arc<Adapter>>, Box<dyn Error>> {
+        let lora = Lora::new(network.device(), network.shape(), LoraConfig::default(), seed)?;
+        let trainer = Trainer::new(Some(lora), None, Optimiser::default(), Keep::Most)?;
+        let path = folder.path().join("adapter.safetensors");
+        trainer.adapter(&network, "none", seed)?.write(&path, network.shape())?;
+        Ok(Some(Arc::new(Adapter::open(&path, model)?)))
+    };
+    Ok([make(1)?, make(2)?])
 }
 
 fn ask(tokens: Vec<u32>, max_tokens: usize) -> Ask {
@@ -61,6 +83,7 @@ fn ask(tokens: Vec<u32>, max_tokens: usize) -> Ask {
         constraint: Some(Box::new(Endless)),
         deadline: None,
         logprobs: None,
+        adapter: None,
     }
 }
 
@@ -109,11 +132,15 @@ fn prompt(room: &Room, round: usize) -> Result<Measured, Box<dyn Error>> {
     Ok(watch.stop(PROMPT))
 }
 
-/// Writing `count` answers at once, from the first token on: prompts are read together, so that all begin in
+/// Writing `count` answers at once, with the adapters in turn, from the first token on: prompts are read together, so that all begin in
 /// one step.
-fn decode(room: &Room, count: usize) -> Result<Measured, Box<dyn Error>> {
-    let answers: Vec<_> =
-        (0..count).map(|seed| room.ask(ask(tokens(START, seed), WRITTEN))).collect::<Result<_, _>>()?;
+fn decode(room: &Room, count: usize, adapters: &[Option<Arc<Adapter>>]) -> Result<Measured, Box<dyn Error>> {
+    let answers: Vec<_> = (0..count)
+        .map(|seed| {
+            let adapter = adapters[seed % adapters.len()].clone();
+            room.ask(Ask { adapter, ..ask(tokens(START, seed), WRITTEN) })
+        })
+        .collect::<Result<_, _>>()?;
     let mut watch = None;
     let mut written = 0;
     for mut answer in answers {

@@ -98,10 +98,20 @@ impl Cache {
 pub(crate) struct PrefixCache {
     shape: CacheShape,
     limit: usize,
-    /// A block is known by the block before it (0: none) and its own tokens.
-    known: HashMap<(u64, [u32; BLOCK_TOKENS]), Known>,
+    known: HashMap<Key, Known>,
     last: u64,
     clock: u64,
+}
+
+/// What a block is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    /// The adapter that it was computed with; 0: none. Under another one the same tokens mean other numbers.
+    adapter: u64,
+    /// The block before it; 0: none.
+    before: u64,
+    /// Its own tokens.
+    tokens: [u32; BLOCK_TOKENS],
 }
 
 #[derive(Debug)]
@@ -117,15 +127,15 @@ impl PrefixCache {
         Self { shape, limit: tokens / BLOCK_TOKENS, known: HashMap::new(), last: 0, clock: 0 }
     }
 
-    /// A cache that holds as much of the prompt's beginning as is known; at least one token is left to
-    /// be read, because its output is needed.
-    pub(crate) fn begin(&mut self, prompt: &[u32]) -> Cache {
+    /// A cache that holds as much of the prompt's beginning as is known under an adapter (0: none); at least
+    /// one token is left to be read, because its output is needed.
+    pub(crate) fn begin(&mut self, adapter: u64, prompt: &[u32]) -> Cache {
         self.clock += 1;
         let mut cache = Cache::new(self.shape);
         let mut before = 0;
         let usable = &prompt[..prompt.len().saturating_sub(1)];
         for tokens in usable.as_chunks::<BLOCK_TOKENS>().0 {
-            let Some(known) = self.known.get_mut(&(before, *tokens)) else { break };
+            let Some(known) = self.known.get_mut(&Key { adapter, before, tokens: *tokens }) else { break };
             known.used = self.clock;
             before = known.id;
             cache.blocks.push(Arc::clone(&known.block));
@@ -134,13 +144,14 @@ impl PrefixCache {
         cache
     }
 
-    /// Learns the full blocks of a prompt that was read, and forgets those that were longest unused.
-    pub(crate) fn learn(&mut self, prompt: &[u32], cache: &Cache) {
+    /// Learns the full blocks of a prompt that was read under an adapter (0: none), and forgets those that were
+    /// longest unused.
+    pub(crate) fn learn(&mut self, adapter: u64, prompt: &[u32], cache: &Cache) {
         self.clock += 1;
         let mut before = 0;
         let read = &prompt[..prompt.len().min(cache.tokens)];
         for (tokens, block) in read.as_chunks::<BLOCK_TOKENS>().0.iter().zip(&cache.blocks).take(self.limit) {
-            let known = self.known.entry((before, *tokens)).or_insert_with(|| {
+            let known = self.known.entry(Key { adapter, before, tokens: *tokens }).or_insert_with(|| {
                 self.last += 1;
                 Known { id: self.last, used: 0, block: Arc::clone(block) }
             });
@@ -200,28 +211,40 @@ mod tests {
     fn prompts_share_what_they_begin_with_and_nothing_else() {
         let mut prefixes = PrefixCache::new(SHAPE, 1000);
         let prompt: Vec<u32> = (0..50).collect();
-        assert_eq!(prefixes.begin(&prompt).tokens(), 0);
-        prefixes.learn(&prompt, &filled(50));
+        assert_eq!(prefixes.begin(0, &prompt).tokens(), 0);
+        prefixes.learn(0, &prompt, &filled(50));
         assert_eq!(prefixes.tokens(), 48);
-        assert_eq!(prefixes.begin(&prompt).tokens(), 48);
-        assert_eq!(prefixes.begin(&prompt[..48]).tokens(), 32, "the last token is read again");
-        assert_eq!(prefixes.begin(&prompt[..40]).tokens(), 32);
+        assert_eq!(prefixes.begin(0, &prompt).tokens(), 48);
+        assert_eq!(prefixes.begin(0, &prompt[..48]).tokens(), 32, "the last token is read again");
+        assert_eq!(prefixes.begin(0, &prompt[..40]).tokens(), 32);
         let mut other = prompt.clone();
         other[20] = 99;
-        assert_eq!(prefixes.begin(&other).tokens(), 16);
+        assert_eq!(prefixes.begin(0, &other).tokens(), 16);
         other[0] = 99;
-        assert_eq!(prefixes.begin(&other).tokens(), 0);
-        assert_eq!(prefixes.begin(&prompt[16..]).tokens(), 0, "the same tokens at another place");
+        assert_eq!(prefixes.begin(0, &other).tokens(), 0);
+        assert_eq!(prefixes.begin(0, &prompt[16..]).tokens(), 0, "the same tokens at another place");
+    }
+
+    #[test]
+    fn adapters_share_nothing() {
+        let mut prefixes = PrefixCache::new(SHAPE, 1000);
+        let prompt: Vec<u32> = (0..50).collect();
+        prefixes.learn(1, &prompt, &filled(50));
+        assert_eq!(prefixes.begin(1, &prompt).tokens(), 48);
+        assert_eq!((prefixes.begin(0, &prompt).tokens(), prefixes.begin(2, &prompt).tokens()), (0, 0));
+        // Blocks are numbered from 1 as adapters are; neither number stands for the other.
+        prefixes.learn(0, &prompt, &filled(50));
+        assert_eq!(prefixes.begin(2, &prompt[16..]).tokens(), 0);
     }
 
     #[test]
     fn writing_after_a_shared_prefix_leaves_the_prefix_alone() {
         let mut prefixes = PrefixCache::new(SHAPE, 1000);
         let prompt: Vec<u32> = (0..33).collect();
-        prefixes.learn(&prompt, &filled(33));
-        let mut cache = prefixes.begin(&prompt);
+        prefixes.learn(0, &prompt, &filled(33));
+        let mut cache = prefixes.begin(0, &prompt);
         cache.write(0, 3, &[7.0; 48], &[7.0; 48]);
-        assert_eq!(prefixes.begin(&prompt).block(0, 0, 0).0[3], 3000.0);
+        assert_eq!(prefixes.begin(0, &prompt).block(0, 0, 0).0[3], 3000.0);
         assert_eq!(cache.block(0, 0, 0).0[3], 7.0);
     }
 
@@ -230,17 +253,17 @@ mod tests {
         let mut prefixes = PrefixCache::new(SHAPE, 64);
         let first: Vec<u32> = (0..49).collect();
         let second: Vec<u32> = (100..133).collect();
-        prefixes.learn(&first, &filled(49));
-        prefixes.learn(&second, &filled(33));
+        prefixes.learn(0, &first, &filled(49));
+        prefixes.learn(0, &second, &filled(33));
         assert_eq!(prefixes.tokens(), 64);
-        assert_eq!(prefixes.begin(&first).tokens(), 32);
-        assert_eq!(prefixes.begin(&second).tokens(), 32);
+        assert_eq!(prefixes.begin(0, &first).tokens(), 32);
+        assert_eq!(prefixes.begin(0, &second).tokens(), 32);
         let long: Vec<u32> = (200..1000).collect();
-        prefixes.learn(&long, &filled(800));
+        prefixes.learn(0, &long, &filled(800));
         assert_eq!(prefixes.tokens(), 64);
-        assert_eq!(prefixes.begin(&long).tokens(), 64);
+        assert_eq!(prefixes.begin(0, &long).tokens(), 64);
         let mut none = PrefixCache::new(SHAPE, 0);
-        none.learn(&long, &filled(800));
-        assert_eq!((none.tokens(), none.begin(&long).tokens()), (0, 0));
+        none.learn(0, &long, &filled(800));
+        assert_eq!((none.tokens(), none.begin(0, &long).tokens()), (0, 0));
     }
 }

@@ -6,12 +6,14 @@
 //! first token is always among those left, so that no choice of tokens can end outside of the form.
 
 mod index;
+mod limits;
 mod schema;
 mod state;
 
 use std::sync::Arc;
 
 pub use index::TokenIndex;
+pub use limits::{MOST_BYTES, MOST_VALUES};
 pub use schema::{Field, FieldKind, Schema};
 use state::State;
 

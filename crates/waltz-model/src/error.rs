@@ -78,6 +78,20 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
+    /// The machine that trains could not do what it was asked.
+    #[error("cannot {operation}: {reason}")]
+    Device {
+        /// What was tried, as a verb.
+        operation: &'static str,
+        /// Why not.
+        reason: String,
+    },
+    /// A training step cannot be taken. Nothing was changed.
+    #[error("cannot train: {reason}")]
+    Training {
+        /// What was found and what was expected.
+        reason: String,
+    },
     /// A file is not the one that it should be.
     #[error("{what} is not what it should be: expected {expected}, found {found}; it is not used")]
     Mismatch {
@@ -94,6 +108,11 @@ impl Error {
     /// Wraps a file error for `map_err`.
     pub(crate) fn file(operation: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::File { operation, path: path.into(), source }
+    }
+
+    /// Says why a training step cannot be taken.
+    pub(crate) fn training(reason: impl Into<String>) -> Self {
+        Self::Training { reason: reason.into() }
     }
 
     /// Says what is wrong with a model file.

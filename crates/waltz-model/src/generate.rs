@@ -1,9 +1,12 @@
 //! What is asked of the model and what comes back: the forms of a request, and the text of its answer.
 
+use std::sync::Arc;
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
+
 use crate::sample::{Sampling, TokenChance};
-use crate::{Constraint, Decoder};
+use crate::{Adapter, Constraint, Decoder};
 
 /// A request for text.
 pub struct Ask {
@@ -21,6 +24,8 @@ pub struct Ask {
     pub deadline: Option<Instant>,
     /// With each token its chance and so many of the likeliest.
     pub logprobs: Option<u8>,
+    /// What changes the model for this answer, from its first token to its last.
+    pub adapter: Option<Arc<Adapter>>,
 }
 
 /// A part of an answer.
@@ -62,7 +67,8 @@ pub enum EndReason {
 }
 
 /// How the numbers of several tokens become one vector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Pooling {
     /// Their mean.
     Mean,

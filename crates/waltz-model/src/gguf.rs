@@ -12,8 +12,11 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 
+use sha2::{Digest, Sha256};
+
 use crate::Error;
 use crate::map::MappedFile;
+use crate::models::hex;
 use cursor::{Cursor, Field, Kind};
 
 /// How the numbers of a tensor are stored.
@@ -112,6 +115,13 @@ impl Gguf {
     /// Where the file is.
     pub fn path(&self) -> &Path {
         self.file.path()
+    }
+
+    /// The SHA-256 of the whole file: by it an adapter knows its base.
+    pub fn sha256(&self) -> String {
+        let mut hasher = Sha256::new();
+        hasher.update(&*self.file);
+        hex(hasher)
     }
 
     /// Whether a value of this name is there.

@@ -1,5 +1,6 @@
 //! Small language models in process: pull, read, tokenise, generate, encode.
 
+mod adapter;
 mod attention;
 mod cache;
 mod catalogue;
@@ -27,21 +28,26 @@ mod template;
 #[cfg(test)]
 mod tiny;
 mod tokenizer;
+pub mod train;
 mod weights;
 mod wordpiece;
 mod worker;
 
+pub use adapter::{
+    Adapter, AdapterFile, AdapterNote, Adapters, AgentAdapters, HeadsConfig, LoraConfig, Origin,
+};
 pub use catalogue::{KNOWN, KnownFile, KnownModel, ModelName};
-pub use constrain::{Field, FieldKind, ObjectConstraint, Schema, TokenIndex};
+pub use constrain::{Field, FieldKind, MOST_BYTES, MOST_VALUES, ObjectConstraint, Schema, TokenIndex};
 pub use constraint::{Constraint, TokenMask};
 pub use error::Error;
 pub use generate::{Ask, EndReason, Piece, Pooling};
 pub use gguf::{Gguf, TensorInfo, TensorType};
-pub use kernels::{MatrixKind, Threads};
+pub use kernels::{MatrixKind, Number, Threads};
 pub use llama::Model;
 pub use minilm::{EMBEDDING, MiniLm};
 pub use models::{Models, Progress, Step, Stored, StoredFile};
 pub use pull::{PullSettings, pull};
+pub use safetensors::{TensorFile, Tensors};
 pub use sample::{Sampling, TokenChance};
 pub use shape::Shape;
 pub use template::{Message, Role, Template};

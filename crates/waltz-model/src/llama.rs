@@ -4,20 +4,24 @@
 //! each token after the last layer. Rows do not influence each other except by attention within their
 //! sequence, bit for bit, so that a batch gives what its sequences would give alone.
 
+use std::ops::Range;
 use std::path::Path;
 
+use crate::adapter::Which;
 use crate::attention::{Heads, Span, attend};
 use crate::cache::{Cache, CacheShape};
 use crate::kernels::{Instructions, Matrix, MatrixKind, Threads, Write, rms_norm, rotate, rotations, swiglu};
+use crate::packed::{self, Packed};
 use crate::shape::Shape;
 use crate::weights::{FromGguf, Layer, Weights};
-use crate::{Error, Gguf, packed};
+use crate::{Adapter, Error, Gguf};
 
 /// A model that is loaded and ready to compute.
 #[derive(Debug)]
 pub struct Model {
     shape: Shape,
     weights: Weights,
+    base: String,
 }
 
 /// What one sequence contributes to a step: its next tokens, at least one.
@@ -26,6 +30,14 @@ pub(crate) struct Turn<'a> {
     pub(crate) tokens: &'a [u32],
     /// What the sequence remembers; the tokens are added to it.
     pub(crate) cache: &'a mut Cache,
+    /// What changes the model for this sequence.
+    pub(crate) adapter: Option<&'a Adapter>,
+}
+
+/// Neighbouring rows of a batch that are computed with the same adapter.
+struct Adapted<'a> {
+    rows: Range<usize>,
+    adapter: &'a Adapter,
 }
 
 /// Rows whose norm or gate is one piece of work.
@@ -38,19 +50,24 @@ impl Model {
         let mut source = FromGguf::new(gguf, kind);
         let weights = Weights::gather(&shape, &mut source)?;
         source.finish()?;
-        Ok(Self { shape, weights })
+        Ok(Self { shape, weights, base: gguf.sha256() })
     }
 
     /// Opens the form of a model that serves. It is made from the GGUF file once and kept in `folder`;
     /// after that it is mapped, so that processes share it.
     pub fn open(gguf: &Path, folder: &Path) -> Result<Self, Error> {
-        let (shape, weights) = packed::open(gguf, folder)?;
-        Ok(Self { shape, weights })
+        let Packed { shape, weights, base } = packed::open(gguf, folder)?;
+        Ok(Self { shape, weights, base })
     }
 
     /// The model's sizes.
     pub fn shape(&self) -> &Shape {
         &self.shape
+    }
+
+    /// SHA-256 of the GGUF file that it was made from.
+    pub fn base(&self) -> &str {
+        &self.base
     }
 
     /// The weights, for writing them to a file.
@@ -79,6 +96,7 @@ impl Model {
                 tables.push(rotations(turn.cache.tokens() + offset, head, rope_base));
             }
         }
+        let adapted = adapted(turns);
         let mut scratch = Scratch {
             normed: vec![0.0; rows * width],
             attention: vec![0.0; rows * (width + 2 * self.shape.kv_width())],
@@ -88,8 +106,8 @@ impl Model {
             blocks: Vec::new(),
         };
         for (index, layer) in self.weights.layers.iter().enumerate() {
-            self.attention(threads, index, layer, &tables, turns, &mut state, &mut scratch);
-            self.feed_forward(threads, layer, &mut state, &mut scratch);
+            self.attention(threads, index, layer, (&tables, &adapted), turns, &mut state, &mut scratch);
+            self.feed_forward(threads, index, layer, &adapted, &mut state, &mut scratch);
         }
         for turn in turns {
             turn.cache.advance(turn.tokens.len());
@@ -120,7 +138,7 @@ impl Model {
         threads: &Threads,
         index: usize,
         layer: &Layer,
-        tables: &[Vec<f32>],
+        (tables, adapted): (&[Vec<f32>], &[Adapted<'_>]),
         turns: &mut [Turn<'_>],
         state: &mut [f32],
         scratch: &mut Scratch,
@@ -129,6 +147,7 @@ impl Model {
         let Scratch { normed, attention, mixed, blocks, .. } = scratch;
         self.norm(threads, state, &layer.attention_norm, normed);
         layer.query_key_value.multiply(threads, normed, blocks, attention, Write::Replace);
+        adapt(threads, adapted, (index, Which::QueryKeyValue), (normed, width), attention);
         let (keys, stride) = (width + self.shape.kv_width(), width + 2 * self.shape.kv_width());
         threads.tiles(attention, stride, ROWS_TOGETHER, stride, |mut tile| {
             for row in tile.rows() {
@@ -149,20 +168,31 @@ impl Model {
         }
         attend(threads, Heads { heads, kv_heads, head }, index, (attention, stride), &spans, mixed);
         layer.attention_output.multiply(threads, mixed, blocks, state, Write::Add);
+        adapt(threads, adapted, (index, Which::AttentionOutput), (mixed, width), state);
     }
 
     /// Adds to each row of `state` what the feed-forward part makes of it.
-    fn feed_forward(&self, threads: &Threads, layer: &Layer, state: &mut [f32], scratch: &mut Scratch) {
+    fn feed_forward(
+        &self,
+        threads: &Threads,
+        index: usize,
+        layer: &Layer,
+        adapted: &[Adapted<'_>],
+        state: &mut [f32],
+        scratch: &mut Scratch,
+    ) {
         let Scratch { normed, both, gated, blocks, .. } = scratch;
-        let hidden = self.shape.hidden;
+        let Shape { width, hidden, .. } = self.shape;
         self.norm(threads, state, &layer.feed_norm, normed);
         layer.gate_up.multiply(threads, normed, blocks, both, Write::Replace);
+        adapt(threads, adapted, (index, Which::GateUp), (normed, width), both);
         threads.tiles(gated, hidden, ROWS_TOGETHER, hidden, |mut tile| {
             for row in tile.rows() {
                 swiglu(Instructions::best(), &both[row * 2 * hidden..][..2 * hidden], tile.row(row));
             }
         });
         layer.down.multiply(threads, gated, blocks, state, Write::Add);
+        adapt(threads, adapted, (index, Which::Down), (gated, hidden), state);
     }
 
     fn norm(&self, threads: &Threads, state: &[f32], gain: &[f32], output: &mut [f32]) {
@@ -172,6 +202,39 @@ impl Model {
                 rms_norm(Instructions::best(), &state[row * width..][..width], gain, epsilon, tile.row(row));
             }
         });
+    }
+}
+
+/// Which rows need which adapter. Neighbours with the same one are computed together.
+fn adapted<'a>(turns: &[Turn<'a>]) -> Vec<Adapted<'a>> {
+    let mut found: Vec<Adapted<'_>> = Vec::new();
+    let mut first = 0;
+    for turn in turns {
+        let rows = first..first + turn.tokens.len();
+        first = rows.end;
+        let Some(adapter) = turn.adapter else { continue };
+        match found.last_mut() {
+            Some(last) if last.rows.end == rows.start && last.adapter.number() == adapter.number() => {
+                last.rows.end = rows.end;
+            }
+            _ => found.push(Adapted { rows, adapter }),
+        }
+    }
+    found
+}
+
+/// Adds to rows of `output` what their adapters make of the same rows of `input`, which are `width` long.
+fn adapt(
+    threads: &Threads,
+    adapted: &[Adapted<'_>],
+    place: (usize, Which),
+    (input, width): (&[f32], usize),
+    output: &mut [f32],
+) {
+    let stride = output.len() / (input.len() / width).max(1);
+    for Adapted { rows, adapter } in adapted {
+        let from = &input[rows.start * width..rows.end * width];
+        adapter.apply(threads, place, from, &mut output[rows.start * stride..rows.end * stride]);
     }
 }
 

@@ -1,7 +1,9 @@
-//! A file as memory: read where it is touched, shared between processes.
+//! Files as wholes: mapped into memory, read where they are touched, and written so that nobody sees a part of one.
 
-use std::fs::File;
+use std::fs::{self, File};
+use std::io::Write;
 use std::ops::Deref;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
@@ -42,4 +44,19 @@ impl Deref for MappedFile {
     fn deref(&self) -> &[u8] {
         &self.map
     }
+}
+
+/// Writes a file so that it is there as a whole or not at all, also after a power cut.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(Error::file("create folder", folder))?;
+    let readable = fs::Permissions::from_mode(0o644);
+    let partial = tempfile::Builder::new().prefix(".partial-").permissions(readable).tempfile_in(folder);
+    let written = partial.and_then(|mut partial| {
+        partial.write_all(bytes)?;
+        partial.as_file().sync_all()?;
+        partial.persist(path).map_err(|error| error.error)?;
+        File::open(folder)?.sync_all()
+    });
+    written.map_err(Error::file("write model file", path))
 }

@@ -73,13 +73,8 @@ impl MiniLm {
         Ok(Self { tokenizer, words, positions, norm, layers })
     }
 
-    /// How many tokens of a text are read.
-    pub fn count(&self, text: &str) -> usize {
-        self.tokenizer.encode(text, MOST_TOKENS).len()
-    }
-
-    /// The embedding of a text: [`EMBEDDING`] numbers of length 1.
-    pub fn embed(&self, threads: &Threads, text: &str) -> Vec<f32> {
+    /// The embedding of a text, [`EMBEDDING`] numbers of length 1, and how many of its tokens were read.
+    pub fn embed(&self, threads: &Threads, text: &str) -> (Vec<f32>, usize) {
         let tokens = self.tokenizer.encode(text, MOST_TOKENS);
         let mut state = Vec::with_capacity(tokens.len() * EMBEDDING);
         for (token, position) in tokens.iter().zip(self.positions.chunks_exact(EMBEDDING)) {
@@ -105,7 +100,7 @@ impl MiniLm {
             layer.down.multiply(threads, &hidden, &mut blocks, &mut state, Write::Add);
             normalise(&mut state, &layer.feed_norm);
         }
-        pooled(&state)
+        (pooled(&state), tokens.len())
     }
 }
 

@@ -5,18 +5,15 @@
 //! checksum covers all of it; a file that does not pass is made anew. It is written under another name
 //! and renamed when complete, so that no process ever maps a part of it.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
 use crate::kernels::{Bytes, Matrix, MatrixKind};
-use crate::map::MappedFile;
+use crate::map::{MappedFile, write_whole};
 use crate::shape::Shape;
-use crate::weights::{Source, Weights};
+use crate::weights::{Site, Source, Weights};
 use crate::{Error, Gguf, Model};
 
 const MAGIC: &[u8; 8] = b"WALTZQ8\n";
@@ -28,8 +25,19 @@ const CHECKED_FROM: usize = 16;
 /// Magic, version, checksum, hash, 8 sizes, 3 constants; padded.
 const HEADER: usize = 192;
 
+/// What a packed file holds.
+#[derive(Debug)]
+pub(crate) struct Packed {
+    /// The model's sizes.
+    pub(crate) shape: Shape,
+    /// Its weights.
+    pub(crate) weights: Weights,
+    /// SHA-256 of the GGUF file that it was made from.
+    pub(crate) base: String,
+}
+
 /// Opens the packed form of a GGUF file in `folder`, and makes it if it is not there or is damaged.
-pub(crate) fn open(gguf: &Path, folder: &Path) -> Result<(Shape, Weights), Error> {
+pub(crate) fn open(gguf: &Path, folder: &Path) -> Result<Packed, Error> {
     let hash: [u8; 32] = Sha256::digest(&*MappedFile::open(gguf)?).into();
     let stem =
         gguf.file_stem().map_or_else(|| "model".to_owned(), |stem| stem.to_string_lossy().into_owned());
@@ -41,23 +49,8 @@ pub(crate) fn open(gguf: &Path, folder: &Path) -> Result<(Shape, Weights), Error
         return Ok(found);
     }
     let model = Model::from_gguf(&Gguf::open(gguf)?, MatrixKind::Q8)?;
-    write(&path, &encode(model.shape(), model.weights(), &hash))?;
+    write_whole(&path, &encode(model.shape(), model.weights(), &hash))?;
     read(&path, &hash)
-}
-
-/// Writes a file so that it is there as a whole or not at all.
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).map_err(Error::file("create folder", folder))?;
-    let readable = fs::Permissions::from_mode(0o644);
-    let partial = tempfile::Builder::new().prefix(".q8-").permissions(readable).tempfile_in(folder);
-    let written = partial.and_then(|mut partial| {
-        partial.write_all(bytes)?;
-        partial.as_file().sync_all()?;
-        partial.persist(path).map_err(|error| error.error)?;
-        File::open(folder)?.sync_all()
-    });
-    written.map_err(Error::file("write model file", path))
 }
 
 fn encode(shape: &Shape, weights: &Weights, hash: &[u8; 32]) -> Vec<u8> {
@@ -105,7 +98,7 @@ fn add_vector(bytes: &mut Vec<u8>, values: &[f32]) {
     bytes.resize(bytes.len().next_multiple_of(ALIGNMENT), 0);
 }
 
-fn read(path: &Path, hash: &[u8; 32]) -> Result<(Shape, Weights), Error> {
+fn read(path: &Path, hash: &[u8; 32]) -> Result<Packed, Error> {
     let file = Arc::new(MappedFile::open(path)?);
     let shape = read_header(&file, hash).map_err(|reason| Error::malformed(path, reason))?;
     let mut source = FromPacked { file: Arc::clone(&file), at: HEADER };
@@ -113,7 +106,8 @@ fn read(path: &Path, hash: &[u8; 32]) -> Result<(Shape, Weights), Error> {
     if source.at != file.len() {
         return Err(Error::malformed(path, format!("it has {} bytes; expected {}", file.len(), source.at)));
     }
-    Ok((shape, weights))
+    let base = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Packed { shape, weights, base })
 }
 
 fn read_header(bytes: &[u8], hash: &[u8; 32]) -> Result<Shape, String> {
@@ -180,8 +174,11 @@ impl FromPacked {
 }
 
 impl Source for FromPacked {
-    fn matrix(&mut self, parts: &[(String, usize)], columns: usize) -> Result<Matrix, Error> {
-        let rows = parts.iter().map(|(_, rows)| rows).sum();
+    type Matrix = Matrix;
+    type Vector = Vec<f32>;
+
+    fn matrix(&mut self, site: &Site) -> Result<Matrix, Error> {
+        let (rows, columns) = (site.rows(), site.columns);
         let (scales, quants) = Matrix::sizes_q8(rows, columns);
         let (scales, quants) = (self.take(scales)?, self.take(quants)?);
         let matrix = Matrix::from_parts_q8(rows, columns, scales, quants);

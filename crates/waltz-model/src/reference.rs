@@ -64,7 +64,7 @@ fn compare(gguf: &Gguf, kind: MatrixKind) -> Distance {
         assert_eq!((case.top.len(), case.greedy.len()), (64, 64));
         let tokens = [&case.tokens[..], &case.greedy[..63]].concat();
         let mut cache = Cache::new(model.cache_shape());
-        let rows = model.step(&threads, &mut [Turn { tokens: &tokens, cache: &mut cache }]);
+        let rows = model.step(&threads, &mut [Turn { tokens: &tokens, cache: &mut cache, adapter: None }]);
         let logits = model.logits(&threads, &rows[(case.tokens.len() - 1) * width..]);
         let first = &logits[..vocabulary];
         let sum = first.iter().map(|logit| f64::from(*logit).exp()).sum::<f64>().ln();
@@ -127,6 +127,7 @@ fn the_packed_model_answers_a_chat() {
         constraint: None,
         deadline: None,
         logprobs: None,
+        adapter: None,
     };
     let mut answer = room.ask(ask).unwrap();
     let mut text = String::new();

@@ -10,34 +10,54 @@ use crate::map::MappedFile;
 
 /// A safetensors file, mapped.
 #[derive(Debug)]
-pub(crate) struct TensorFile {
+pub struct TensorFile {
     file: MappedFile,
 }
 
 /// The checked table of a [`TensorFile`].
-pub(crate) struct Tensors<'a> {
+#[derive(Debug)]
+pub struct Tensors<'a> {
     path: &'a Path,
+    bytes: &'a [u8],
     tensors: SafeTensors<'a>,
 }
 
 impl TensorFile {
     /// Maps a file.
-    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+    pub fn open(path: &Path) -> Result<Self, Error> {
         Ok(Self { file: MappedFile::open(path)? })
     }
 
     /// Checks the table.
-    pub(crate) fn tensors(&self) -> Result<Tensors<'_>, Error> {
+    pub fn tensors(&self) -> Result<Tensors<'_>, Error> {
         let path = self.file.path();
         let tensors = SafeTensors::deserialize(&self.file)
             .map_err(|error| Error::malformed(path, format!("it is no sound safetensors file: {error}")))?;
-        Ok(Tensors { path, tensors })
+        Ok(Tensors { path, bytes: &self.file, tensors })
     }
 }
 
 impl Tensors<'_> {
+    /// How many tensors there are.
+    pub(crate) fn count(&self) -> usize {
+        self.tensors.len()
+    }
+
+    /// A text that the file says of itself.
+    pub(crate) fn note(&self, key: &str) -> Result<String, Error> {
+        let table = SafeTensors::read_metadata(self.bytes).ok();
+        let found = table.and_then(|(_, table)| table.metadata().as_ref()?.get(key).cloned());
+        found.ok_or_else(|| Error::malformed(self.path, format!("it has no note `{key}`")))
+    }
+
+    /// Names and shapes of all tensors.
+    pub fn list(&self) -> Vec<(String, Vec<usize>)> {
+        let tensors = self.tensors.iter();
+        tensors.map(|(name, tensor)| (name.to_owned(), tensor.shape().to_vec())).collect()
+    }
+
     /// The numbers of a tensor of 4-byte floats, which must have this shape and be finite.
-    pub(crate) fn floats(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Error> {
+    pub fn floats(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Error> {
         let refuse = |reason: String| Error::malformed(self.path, reason);
         let tensor = self.tensors.tensor(name).map_err(|_| refuse(format!("it has no tensor `{name}`")))?;
         if tensor.dtype() != Dtype::F32 || tensor.shape() != shape {

@@ -15,7 +15,7 @@ use std::time::Instant;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::generate::{Ask, Piece, Pooling};
-use crate::{Error, Model, Tokenizer};
+use crate::{Adapter, Error, Model, Tokenizer};
 use batch::Batch;
 use sequence::Job;
 
@@ -78,6 +78,14 @@ pub enum Refusal {
     /// A value of [`crate::Sampling`] is out of range.
     #[error("{0}")]
     Sampling(String),
+    /// The adapter was made for another model.
+    #[error("the adapter was made for the model file {adapter}, and this is {model}")]
+    Adapter {
+        /// SHA-256 of the model file that it belongs to.
+        adapter: String,
+        /// SHA-256 of this model's file.
+        model: String,
+    },
     /// The time was up.
     #[error("the model did not finish in time")]
     Deadline,
@@ -97,7 +105,10 @@ pub struct Room {
 struct Door {
     queue: Arc<Queue>,
     context: usize,
+    width: usize,
     vocabulary: usize,
+    /// SHA-256 of the model's file.
+    base: String,
 }
 
 /// What waits to be answered.
@@ -125,7 +136,9 @@ impl Room {
         if tokenizer.vocabulary() != vocabulary {
             return Err(Error::Vocabulary { model: vocabulary, tokenizer: tokenizer.vocabulary() });
         }
+        let base = model.base().to_owned();
         let context = settings.context.min(settings.memory).min(model.shape().context);
+        let width = model.shape().width;
         let queue = Queue { state: Mutex::default(), changed: Condvar::new(), limit: settings.queue };
         let queue = Arc::new(queue);
         let waiting = Arc::clone(&queue);
@@ -134,7 +147,7 @@ impl Room {
             Batch::new(model, tokenizer, settings).run(&waiting);
         };
         thread::Builder::new().name("model".to_owned()).spawn(work).map_err(Error::Thread)?;
-        Ok(Self { door: Arc::new(Door { queue, context, vocabulary }) })
+        Ok(Self { door: Arc::new(Door { queue, context, width, vocabulary, base }) })
     }
 
     /// Asks for text. The answer ends with [`Piece::End`]; if the channel closes without it, the room
@@ -143,7 +156,7 @@ impl Room {
         if ask.max_tokens == 0 {
             return Err(Refusal::NoTokens);
         }
-        self.check(&ask.tokens, ask.max_tokens)?;
+        self.check(&ask.tokens, ask.max_tokens, ask.adapter.as_deref())?;
         ask.sampling.check().map_err(Refusal::Sampling)?;
         // A text per token, what was held back, and the end.
         let (pieces, receiver) = mpsc::channel(ask.max_tokens + 2);
@@ -156,11 +169,12 @@ impl Room {
         &self,
         tokens: Vec<u32>,
         pooling: Pooling,
+        adapter: Option<Arc<Adapter>>,
         deadline: Option<Instant>,
     ) -> Result<Vec<f32>, Refusal> {
-        self.check(&tokens, 0)?;
+        self.check(&tokens, 0, adapter.as_deref())?;
         let (reply, receiver) = oneshot::channel();
-        self.door.queue.push(Job::encode(tokens, pooling, deadline, reply))?;
+        self.door.queue.push(Job::encode(tokens, pooling, adapter, deadline, reply))?;
         receiver.await.unwrap_or(Err(Refusal::Stopped))
     }
 
@@ -169,8 +183,18 @@ impl Room {
         self.door.context
     }
 
-    fn check(&self, tokens: &[u32], answer: usize) -> Result<(), Refusal> {
+    /// Numbers of the vectors that [`Room::encode`] makes.
+    pub fn width(&self) -> usize {
+        self.door.width
+    }
+
+    fn check(&self, tokens: &[u32], answer: usize, adapter: Option<&Adapter>) -> Result<(), Refusal> {
         let Door { context, vocabulary, .. } = *self.door;
+        if let Some(origin) = adapter.map(|adapter| &adapter.note().origin)
+            && origin.base != self.door.base
+        {
+            return Err(Refusal::Adapter { adapter: origin.base.clone(), model: self.door.base.clone() });
+        }
         let prompt = tokens.len();
         if prompt == 0 {
             return Err(Refusal::EmptyPrompt);

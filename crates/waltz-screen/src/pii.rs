@@ -4,6 +4,7 @@
 //! sign (an `@`, enough digits, a key's prefix); text without the sign costs one pass. Patterns
 //! propose, checksums and rules of issue decide.
 
+mod cards;
 mod checks;
 mod patterns;
 

@@ -15,6 +15,7 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use server::Server;
+use waltz_exchange::{Embedding, ExchangeRecord};
 use waltz_store::{Database, Entry, Settings, Store};
 
 const ENTRIES: usize = 20_000;
@@ -75,13 +76,10 @@ async fn measure(name: &str, database: Database) -> Result<(), Box<dyn Error>> {
     let start = Instant::now();
     for number in 0..COACHED {
         let id = format!("req_c{number:07}");
-        store.append(&common::exchange(common::coached(
-            &id,
-            "acme",
-            "ses_c",
-            0,
-            &format!("open the door number {number} of a house"),
-        )))?;
+        let request = format!("open the door number {number} of a house");
+        let record = common::coached(&id, "acme", "ses_c", 0, &request);
+        let embedding = Some(embedding(number));
+        store.append(&common::exchange(ExchangeRecord { embedding, ..record }))?;
     }
     store.drained().await?;
     let rate = COACHED as f64 / start.elapsed().as_secs_f64();
@@ -94,15 +92,23 @@ async fn measure(name: &str, database: Database) -> Result<(), Box<dyn Error>> {
         stats.interactions,
         start.elapsed().as_secs_f64() * 1e3
     );
-    let start = Instant::now();
-    let similar = store.similar("acme", "please open the other door", 3).await?;
-    println!(
-        "{name} similar: {} found in {COACHED} coachings, {:.1} ms",
-        similar.len(),
-        start.elapsed().as_secs_f64() * 1e3
-    );
+    for (way, embedding) in [("words", None), ("meaning", Some(embedding(1)))] {
+        let start = Instant::now();
+        let similar = store.similar("acme", "please open the other door", embedding.as_ref(), 3).await?;
+        println!(
+            "{name} similar by {way}: {} found in {COACHED} coachings, {:.1} ms",
+            similar.len(),
+            start.elapsed().as_secs_f64() * 1e3
+        );
+    }
     store.close().await?;
     Ok(())
+}
+
+/// A vector as long as those of all-MiniLM-L6-v2.
+fn embedding(number: usize) -> Embedding {
+    let vector = (0..384).map(|at| ((number * 31 + at * 17) % 64) as f32 / 64.0).collect();
+    Embedding { model: "minilm".to_owned(), vector }
 }
 
 /// An ordinary exchange of about 4 kB: judged, not coached.

@@ -2,13 +2,15 @@
 //! test starts it and kills it at a random point; it never closes the store.
 //!
 //! Usage: `journal_writer FOLDER PREFIX COUNT [POSTGRES_URL]`. In the environment, `JOURNAL_SYNC=power` makes
-//! each append wait for the disk, and `JOURNAL_SEGMENT` sets the bytes of a segment.
+//! each append wait for the disk, `JOURNAL_SEGMENT` sets the bytes of a segment, and `JOURNAL_DRAIN` makes it wait
+//! until the database has everything.
 #![expect(clippy::print_stdout, reason = "the ids are what the kill test reads")]
 
 #[path = "../tests/common/mod.rs"]
 mod common;
 
 use std::error::Error;
+use std::time::Duration;
 
 use waltz_store::{Database, Settings, Store, Sync};
 
@@ -41,6 +43,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
         // The drain runs on this runtime too; a gateway yields at every frame it sends.
         tokio::task::yield_now().await;
+    }
+    if std::env::var_os("JOURNAL_DRAIN").is_some() {
+        tokio::time::timeout(Duration::from_secs(20), store.drained()).await??;
     }
     // A crash, not an end: the store is never closed.
     std::process::exit(0)

@@ -135,8 +135,9 @@ impl Work {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "the journal is not drained");
-                    self.write_report(|report| report.error = Some(chain(&error)));
+                    let reason = chain(&error);
+                    tracing::warn!(reason, "the journal is not drained");
+                    self.write_report(|report| report.error = Some(reason));
                     if order == Order::Finish {
                         return self.writer;
                     }

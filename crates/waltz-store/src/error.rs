@@ -63,6 +63,14 @@ pub enum Error {
         "the database URL cannot be read; it must have the form postgres://USER:PASSWORD@HOST:PORT/DATABASE"
     )]
     DatabaseUrl,
+    /// The URL has a parameter that is not known.
+    #[error(
+        "the database URL has the unknown parameter `{name}`; its value is not shown, as it may be a secret"
+    )]
+    DatabaseUrlParameter {
+        /// The name before the `=`.
+        name: String,
+    },
     /// The PostgreSQL server refused the connection or cannot be reached.
     #[error("cannot connect to PostgreSQL database {server}")]
     Server {

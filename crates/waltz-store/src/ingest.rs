@@ -6,6 +6,8 @@ use std::io;
 use std::sync::LazyLock;
 
 use serde::Serialize;
+use waltz_exchange::Embedding;
+use waltz_exchange::embedding::{to_base64, to_bytes};
 
 use crate::database::Writer;
 use crate::journal::Position;
@@ -37,6 +39,8 @@ const INSERT_PAST_COACHING: Statement =
     Statement::both(include_str!("../sql/sqlite/insert_past_coaching.sql"));
 const INSERT_COACHING_TEXT: Statement =
     Statement::both(include_str!("../sql/sqlite/insert_coaching_text.sql"));
+const INSERT_COACHING_VECTOR: Statement =
+    Statement::both(include_str!("../sql/sqlite/insert_coaching_vector.sql"));
 const INSERT_PAST_COACHINGS: Statement =
     Statement::both(include_str!("../sql/postgres/insert_past_coachings.sql"));
 
@@ -215,6 +219,8 @@ async fn insert_past<'a>(
             "accepted": json(&row.accepted)?,
             "dir_score": row.dir_score,
             "words": similar::index_words(&row.tenant, &row.user_request),
+            "model": row.embedding.as_ref().map(|embedding| &embedding.model),
+            "vector": row.embedding.as_ref().map(|embedding| to_base64(&embedding.vector)),
         }))?);
     }
     if rows.is_empty() {
@@ -240,6 +246,17 @@ async fn insert_past_row(transaction: &mut Transaction<'_>, row: &PastRow) -> Re
         let tenant = similar::tenant_key(&row.tenant);
         let text = [number.into(), tenant.as_str().into(), row.user_request.as_str().into()];
         transaction.execute(INSERT_COACHING_TEXT, &text).await?;
+        if let Some(Embedding { model, vector }) = &row.embedding {
+            let bytes = to_bytes(vector);
+            let vector = [
+                number.into(),
+                row.tenant.as_str().into(),
+                model.as_str().into(),
+                row.request_hash.as_str().into(),
+                bytes.as_slice().into(),
+            ];
+            transaction.execute(INSERT_COACHING_VECTOR, &vector).await?;
+        }
     }
     Ok(())
 }

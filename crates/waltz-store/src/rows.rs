@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use waltz_exchange::record::{ChoiceRecord, RoundRecord};
 use waltz_exchange::score::shaped_score;
-use waltz_exchange::{ExchangeRecord, VerdictState};
+use waltz_exchange::{Embedding, ExchangeRecord, VerdictState};
 
 use crate::Entry;
 use crate::journal::Position;
@@ -71,6 +71,8 @@ pub(crate) struct PastRow {
     pub(crate) feedback: String,
     pub(crate) accepted: String,
     pub(crate) dir_score: f64,
+    /// What the request means, where a model said so.
+    pub(crate) embedding: Option<Embedding>,
 }
 
 /// A report on a reply.
@@ -163,17 +165,27 @@ pub(crate) fn rated(dir_score: f32, rating: Option<u8>) -> f32 {
     (dir_score + shaped_score(0.0, 0.0, share)).clamp(-1.0, 1.0)
 }
 
-fn exchange_rows(record: Box<ExchangeRecord>, text: Bytes) -> Result<ExchangeRows, serde_json::Error> {
+fn exchange_rows(
+    mut record: Box<ExchangeRecord>,
+    mut text: Bytes,
+) -> Result<ExchangeRows, serde_json::Error> {
+    // Past coachings keep it; in the record nobody would read it.
+    let embedding = record.embedding.take();
+    if embedding.is_some() {
+        text = serde_json::to_vec(&record)?.into();
+    }
     let ExchangeRecord { id, tenant, session_id, endpoint, agent, variant, task_type, request_hash, .. } =
         &*record;
     let given = [id, tenant, session_id, endpoint, agent, variant, task_type, request_hash];
     let optional = [&record.subject, &record.response_id, &record.degraded];
-    refuse_nul(given.into_iter().chain(optional.into_iter().flatten()))?;
+    let model = embedding.as_ref().map(|embedding| &embedding.model);
+    refuse_nul(given.into_iter().chain(optional.into_iter().flatten()).chain(model))?;
     let sums = sums(&record);
+    let past = record.choices.iter().filter_map(|choice| past_row(&record, choice, embedding.as_ref()));
     Ok(ExchangeRows {
         session: session_row(&record, sums),
         evaluations: evaluation_rows(&record)?,
-        past: record.choices.iter().filter_map(|choice| past_row(&record, choice)).collect(),
+        past: past.collect(),
         sums,
         text,
         record,
@@ -242,7 +254,11 @@ fn sums(record: &ExchangeRecord) -> Sums {
 
 /// Coaching is worth showing again when a revision was kept, it gained something, and a complete
 /// verdict found nothing wrong with what the client got. A last-resort reply is no example to follow.
-fn past_row(record: &ExchangeRecord, choice: &ChoiceRecord) -> Option<PastRow> {
+fn past_row(
+    record: &ExchangeRecord,
+    choice: &ChoiceRecord,
+    embedding: Option<&Embedding>,
+) -> Option<PastRow> {
     let verdict = choice.verdict()?;
     let advice: &RoundRecord = choice.rounds.iter().rfind(|round| round.kept)?;
     if choice.last_resort
@@ -262,5 +278,6 @@ fn past_row(record: &ExchangeRecord, choice: &ChoiceRecord) -> Option<PastRow> {
         feedback: advice.feedback.clone(),
         accepted: choice.answered().to_owned(),
         dir_score: plain(choice.dir_score),
+        embedding: embedding.cloned(),
     })
 }

@@ -1,16 +1,22 @@
-//! Past coaching that resembles a present request: the very same request first, then full text. Only
-//! coaching that ended well is ever in these tables; `rows.rs` decides that.
+//! Past coaching that resembles a present request: the very same request first, then requests that mean the
+//! same, then full text. Only coaching that ended well is ever in these tables; `rows.rs` decides that.
+//!
+//! Meaning is compared where a model has read both requests (`similar/meaning.rs`); words are the way to
+//! coachings that no model, or another one, has read.
+
+mod meaning;
 
 use std::collections::HashSet;
 
-use waltz_exchange::PastCoaching;
 use waltz_exchange::id::request_hash;
+use waltz_exchange::{Embedding, PastCoaching};
 
 use crate::sessions::page;
 use crate::sql::{Readers, Row, Statement};
 use crate::{Error, Store};
 
 const BY_HASH: Statement = Statement::both(include_str!("../sql/similar_by_hash.sql"));
+const BY_NUMBER: Statement = Statement::both(include_str!("../sql/past_coaching.sql"));
 // Each database has a full-text index of its own kind.
 const BY_WORDS: Statement = Statement::each(
     include_str!("../sql/sqlite/similar_by_words.sql"),
@@ -38,11 +44,12 @@ const STOP_WORDS: [&str; 48] = [
 
 impl Store {
     /// At most `limit` past coachings of the tenant that resemble a request, best first. Any text is
-    /// a valid request.
+    /// a valid request. Without its embedding, only words are compared.
     pub async fn similar(
         &self,
         tenant: &str,
         user_request_masked: &str,
+        embedding: Option<&Embedding>,
         limit: usize,
     ) -> Result<Vec<PastCoaching>, Error> {
         let operation = "look for similar coaching";
@@ -58,6 +65,21 @@ impl Store {
         let mut found = Vec::new();
         for row in &same {
             found.push(past_coaching(row).map_err(Error::database(operation))?);
+        }
+        let mut seen = HashSet::from([hash.clone()]);
+        let mut compared = HashSet::new();
+        if let Some(embedding) = embedding.filter(|_| found.len() < limit) {
+            let vectors = meaning::compare(&self.readers, tenant, embedding).await?;
+            for near in vectors.iter().filter(|vector| vector.is_alike()) {
+                if found.len() < limit && seen.insert(near.request_hash.clone()) {
+                    let row = self.readers.fetch_optional(BY_NUMBER, &[near.number.into()]).await;
+                    let row = row.map_err(Error::database(operation))?;
+                    found.extend(
+                        row.as_ref().map(past_coaching).transpose().map_err(Error::database(operation))?,
+                    );
+                }
+            }
+            compared.extend(vectors.iter().map(|vector| vector.number));
         }
         let wanted = words(user_request_masked, MAX_WORDS);
         if found.len() >= limit || wanted.is_empty() {
@@ -75,11 +97,13 @@ impl Store {
             hash.as_str().into(),
         ];
         let alike = self.readers.fetch_all(BY_WORDS, &arguments).await.map_err(Error::database(operation))?;
-        let mut seen = HashSet::new();
         for row in &alike {
+            let number: i64 = row.try_get("number").map_err(Error::database(operation))?;
             let other: String = row.try_get("request_hash").map_err(Error::database(operation))?;
             let past = past_coaching(row).map_err(Error::database(operation))?;
-            if found.len() < limit && shares_enough(&wanted, &past.user_request) && seen.insert(other) {
+            // What was compared by meaning was found then, or means something else.
+            let open = found.len() < limit && !compared.contains(&number);
+            if open && shares_enough(&wanted, &past.user_request) && seen.insert(other) {
                 found.push(past);
             }
         }

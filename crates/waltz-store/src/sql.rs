@@ -28,6 +28,7 @@ pub(crate) enum Value<'a> {
     Integer(Option<i64>),
     Double(f64),
     Flag(Option<bool>),
+    Bytes(&'a [u8]),
 }
 
 /// A row of either database.
@@ -52,6 +53,7 @@ macro_rules! bound {
                 Value::Integer(number) => query.bind(number),
                 Value::Double(number) => query.bind(number),
                 Value::Flag(flag) => query.bind(flag),
+                Value::Bytes(bytes) => query.bind(bytes),
             };
         }
         query
@@ -158,6 +160,12 @@ impl<'a> From<&'a str> for Value<'a> {
 impl<'a> From<Option<&'a str>> for Value<'a> {
     fn from(text: Option<&'a str>) -> Self {
         Self::Text(text)
+    }
+}
+
+impl<'a> From<&'a [u8]> for Value<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self::Bytes(bytes)
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Wanted {
     pub(super) logprobs: bool,
 }
 
-/// Reads a request.
+/// Reads a request. Long messages and large forms take a while: async threads leave it to others.
 pub(super) fn wanted(
     language: &Language,
     body: &Map<String, Value>,
@@ -42,11 +42,6 @@ pub(super) fn wanted(
     }
     let limit = limit.map_or(USUAL_TOKENS, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let max_tokens = limit.min(left);
-    let form = form::schema(language, body)?;
-    if let Some(form) = form.as_ref().filter(|form| form.least_tokens() > max_tokens) {
-        let least = form.least_tokens();
-        return Err(Trouble::Invalid(format!("the wanted form takes at least {least} tokens")));
-    }
     let logprobs = body.get("logprobs").and_then(Value::as_bool).unwrap_or(false);
     let top = u8::try_from(whole(body, "top_logprobs")?.unwrap_or(0).min(20)).unwrap_or(20);
     let choices = whole(body, "n")?.unwrap_or(1);
@@ -55,6 +50,13 @@ pub(super) fn wanted(
     }
     let sampling = sampling(body)?;
     let stop = stop(body)?;
+    let form = form::schema(language, body)?;
+    if let Some(form) = form.as_ref().filter(|form| form.least_tokens() > max_tokens) {
+        let least = form.least_tokens();
+        return Err(Trouble::Invalid(format!(
+            "the wanted form takes at least {least} tokens; the answer may have {max_tokens}"
+        )));
+    }
     let asks = (0..choices).map(|choice| Ask {
         tokens: tokens.clone(),
         // Each choice has its own chance, and the same one again for the same seed.
@@ -66,6 +68,7 @@ pub(super) fn wanted(
             .map(|form| Box::new(ObjectConstraint::new(form.clone(), language.index().clone())) as Box<_>),
         deadline: Some(deadline),
         logprobs: logprobs.then_some(top),
+        adapter: None,
     });
     let options = body.get("stream_options").and_then(|options| options.get("include_usage"));
     Ok(Wanted {
@@ -160,7 +163,8 @@ fn stop(body: &Map<String, Value>) -> Result<Vec<String>, Trouble> {
     read.ok_or_else(|| Trouble::Invalid("`stop` must be texts that are not empty".to_owned()))
 }
 
-fn whole(body: &Map<String, Value>, name: &str) -> Result<Option<u64>, Trouble> {
+/// A whole number from 0 up, if the request has one.
+pub(super) fn whole(body: &Map<String, Value>, name: &str) -> Result<Option<u64>, Trouble> {
     match body.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(value) => value

@@ -1,52 +1,118 @@
-//! Embeddings of local models.
+//! Embeddings of local models. They are worked on for as long as somebody waits for them, and no longer than until
+//! the deadline.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
-use waltz_model::Pooling;
+use waltz_exchange::embedding::to_base64;
+use waltz_model::{EMBEDDING, Pooling, Refusal};
 
-use super::{Embeddings, Language, Trouble, response};
+use super::ask::whole;
+use super::{Embeddings, Language, Trouble, apart, response};
 
 /// Texts of one request.
 const MOST_TEXTS: usize = 256;
+
+/// Vectors of texts, and how many tokens were read in all.
+type Vectors = (Vec<Vec<f32>>, usize);
+
+/// What a request asks for.
+#[derive(Debug, PartialEq)]
+struct Wish {
+    texts: Vec<String>,
+    /// Whether vectors are sent in base64.
+    as_base64: bool,
+}
 
 /// By a model that is made for it.
 pub(super) async fn by_model(
     embeddings: &Arc<Embeddings>,
     model: &str,
     body: &Map<String, Value>,
+    deadline: Instant,
 ) -> Result<reqwest::Response, Trouble> {
-    let texts = texts(body)?;
+    let Wish { texts, as_base64 } = wish(body, EMBEDDING)?;
+    let vectors = embed_all(embeddings, texts, Some(deadline)).await?;
+    Ok(answer(model, as_base64, &vectors))
+}
+
+/// Embeds texts one after the other.
+pub(super) async fn embed_all(
+    embeddings: &Arc<Embeddings>,
+    texts: Vec<String>,
+    deadline: Option<Instant>,
+) -> Result<Vectors, Refusal> {
     let embeddings = Arc::clone(embeddings);
-    let work = move || {
-        let Embeddings { model, threads } = &*embeddings;
-        let vectors: Vec<Vec<f32>> = texts.iter().map(|text| model.embed(threads, text)).collect();
-        (vectors, texts.iter().map(|text| model.count(text)).sum())
-    };
-    let worked = tokio::task::spawn_blocking(work).await;
-    let (vectors, count) = worked.map_err(|_| Trouble::Broken("it broke down".to_owned()))?;
-    answer(model, body, &vectors, count)
+    let embed = move |text: &str| embeddings.model.embed(&embeddings.threads, text);
+    each(embed, texts, deadline).await
+}
+
+/// Calls `embed` with text after text, where it holds up nobody. Between two texts it looks whether anybody waits for
+/// them still: a client may have hung up.
+async fn each(
+    embed: impl Fn(&str) -> (Vec<f32>, usize) + Send + 'static,
+    texts: Vec<String>,
+    deadline: Option<Instant>,
+) -> Result<Vectors, Refusal> {
+    let (reply, answer) = oneshot::channel();
+    tokio::task::spawn_blocking(move || {
+        let mut vectors = Vec::with_capacity(texts.len());
+        let mut count = 0;
+        for text in &texts {
+            if reply.is_closed() {
+                return;
+            }
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                reply.send(Err(Refusal::Deadline)).ok();
+                return;
+            }
+            let (vector, tokens) = embed(text);
+            vectors.push(vector);
+            count += tokens;
+        }
+        reply.send(Ok((vectors, count))).ok();
+    });
+    answer.await.unwrap_or(Err(Refusal::Stopped))
 }
 
 /// By a language model: the mean of its last states.
 pub(super) async fn by_language(
-    language: &Language,
+    language: &Arc<Language>,
     model: &str,
     body: &Map<String, Value>,
     deadline: Instant,
 ) -> Result<reqwest::Response, Trouble> {
+    let Wish { texts, as_base64 } = wish(body, language.room.width())?;
     let mut vectors = Vec::new();
     let mut count = 0;
-    for text in texts(body)? {
-        let tokens = language.tokenizer.encode(&text);
+    for text in texts {
+        let reader = Arc::clone(language);
+        let tokens = apart(move || Ok(reader.tokenizer.encode(&text))).await?;
         count += tokens.len();
-        let mut vector = language.room.encode(tokens, Pooling::Mean, Some(deadline.into_std())).await?;
+        let mut vector = language.room.encode(tokens, Pooling::Mean, None, Some(deadline.into_std())).await?;
         let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt().max(f32::MIN_POSITIVE);
         vector.iter_mut().for_each(|value| *value /= length);
         vectors.push(vector);
     }
-    answer(model, body, &vectors, count)
+    Ok(answer(model, as_base64, &(vectors, count)))
+}
+
+/// Reads a request to a model whose vectors have so many numbers.
+fn wish(body: &Map<String, Value>, width: usize) -> Result<Wish, Trouble> {
+    let as_base64 = match body.get("encoding_format") {
+        None | Some(Value::Null) => false,
+        Some(format) => match format.as_str() {
+            Some("float") => false,
+            Some("base64") => true,
+            _ => return Err(Trouble::Invalid("`encoding_format` must be float or base64".to_owned())),
+        },
+    };
+    if whole(body, "dimensions")?.is_some_and(|wanted| usize::try_from(wanted) != Ok(width)) {
+        return Err(Trouble::Invalid(format!("`dimensions` must be {width}: this model makes no others")));
+    }
+    Ok(Wish { texts: texts(body)?, as_base64 })
 }
 
 fn texts(body: &Map<String, Value>) -> Result<Vec<String>, Trouble> {
@@ -63,19 +129,9 @@ fn texts(body: &Map<String, Value>) -> Result<Vec<String>, Trouble> {
     })
 }
 
-fn answer(
-    model: &str,
-    body: &Map<String, Value>,
-    vectors: &[Vec<f32>],
-    count: usize,
-) -> Result<reqwest::Response, Trouble> {
-    let as_text = match body.get("encoding_format").and_then(Value::as_str) {
-        None | Some("float") => false,
-        Some("base64") => true,
-        Some(_) => return Err(Trouble::Invalid("`encoding_format` must be float or base64".to_owned())),
-    };
+fn answer(model: &str, as_base64: bool, (vectors, count): &Vectors) -> reqwest::Response {
     let data = vectors.iter().enumerate().map(|(index, vector)| {
-        let embedding = if as_text { json!(base64(vector)) } else { json!(vector) };
+        let embedding = if as_base64 { json!(to_base64(vector)) } else { json!(vector) };
         json!({"object": "embedding", "index": index, "embedding": embedding})
     });
     let answer = json!({
@@ -84,32 +140,89 @@ fn answer(
         "model": format!("local/{model}"),
         "usage": {"prompt_tokens": count, "total_tokens": count},
     });
-    Ok(response("application/json", answer.to_string().into()))
-}
-
-/// The bytes of the numbers, lowest first, as OpenAI's clients read them.
-fn base64(vector: &[f32]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_le_bytes()).collect();
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let at = |index: usize| u32::from(group.get(index).copied().unwrap_or(0));
-        let bits = (at(0) << 16) | (at(1) << 8) | at(2);
-        for place in 0..4 {
-            let letter = LETTERS[((bits >> (18 - 6 * place)) & 63) as usize];
-            text.push(if place <= group.len() { char::from(letter) } else { '=' });
-        }
-    }
-    text
+    response("application/json", answer.to_string().into())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+
+    use futures_util::FutureExt as _;
+
     use super::*;
 
+    fn many() -> Vec<String> {
+        vec!["a text".to_owned(); 100]
+    }
+
+    #[tokio::test]
+    async fn texts_that_nobody_waits_for_are_not_embedded() {
+        let (began, begins) = tokio::sync::oneshot::channel();
+        let (go_on, going_on) = mpsc::channel();
+        let (ended, ends) = tokio::sync::oneshot::channel::<()>();
+        let embedded = Arc::new(AtomicUsize::new(0));
+        let embed = {
+            let embedded = Arc::clone(&embedded);
+            let began = std::sync::Mutex::new(Some(began));
+            let gate = std::sync::Mutex::new(going_on);
+            move |_: &str| {
+                // Dropped with this closure, when the work is over.
+                let _kept = &ended;
+                embedded.fetch_add(1, Ordering::SeqCst);
+                if let Some(began) = began.lock().unwrap().take() {
+                    began.send(()).unwrap();
+                    gate.lock().unwrap().recv().unwrap();
+                }
+                (vec![1.0], 1)
+            }
+        };
+        {
+            let mut waiting = pin!(each(embed, many(), None));
+            assert!(waiting.as_mut().now_or_never().is_none());
+            begins.await.unwrap();
+        }
+        go_on.send(()).unwrap();
+        ends.await.unwrap_err();
+        assert_eq!(embedded.load(Ordering::SeqCst), 1, "the text that was begun, and none after it");
+    }
+
+    #[tokio::test]
+    async fn no_text_is_begun_after_the_deadline() {
+        let embed = |text: &str| panic!("{text} was embedded");
+        assert_eq!(each(embed, many(), Some(Instant::now())).await, Err(Refusal::Deadline));
+        let in_time = each(|_| (vec![1.0], 2), many(), None).await;
+        assert_eq!(in_time, Ok((vec![vec![1.0]; 100], 200)));
+    }
+
     #[test]
-    fn base64_has_the_bytes_and_the_padding() {
-        assert_eq!(base64(&[1.0]), "AACAPw==");
-        assert_eq!(base64(&[1.0, -2.5, 0.0]), "AACAPwAAIMAAAAAA");
+    fn wishes_that_are_not_kept_are_refused_by_their_name() {
+        let read = |more: Value| {
+            let mut body = json!({"model": "m", "input": "a text"});
+            body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            wish(body.as_object().unwrap(), 384)
+        };
+        for (more, named) in [
+            (json!({"dimensions": 8}), "`dimensions` must be 384"),
+            (json!({"dimensions": 0}), "`dimensions` must be 384"),
+            (json!({"dimensions": -1}), "`dimensions` must be a whole number"),
+            (json!({"dimensions": "384"}), "`dimensions` must be a whole number"),
+            (json!({"encoding_format": 5}), "`encoding_format` must be float or base64"),
+            (json!({"encoding_format": "int8"}), "`encoding_format` must be float or base64"),
+            (json!({"input": [1, 2]}), "`input` must be"),
+        ] {
+            let Err(Trouble::Invalid(message)) = read(more.clone()) else { panic!("{more} is taken") };
+            assert!(message.starts_with(named), "{more}: {message}");
+        }
+        for (more, as_base64) in [
+            (json!({}), false),
+            (json!({"dimensions": 384, "encoding_format": "float"}), false),
+            (json!({"dimensions": null, "encoding_format": null}), false),
+            (json!({"encoding_format": "base64"}), true),
+        ] {
+            let wished = read(more).map_err(|trouble| format!("{trouble:?}"));
+            assert_eq!(wished, Ok(Wish { texts: vec!["a text".to_owned()], as_base64 }));
+        }
     }
 }

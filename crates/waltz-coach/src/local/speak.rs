@@ -1,6 +1,7 @@
 //! Writes the answer of a local model as an upstream would send it: one JSON body, or events as the words come.
 
 use std::io;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
@@ -11,7 +12,7 @@ use waltz_exchange::id;
 use waltz_model::{EndReason, Piece, TokenChance, Tokenizer};
 
 use super::ask::{Wanted, wanted};
-use super::{Language, Trouble, response};
+use super::{Language, Trouble, apart, response};
 use crate::upstream::seconds_now;
 
 /// Pieces of an answer that wait for whoever reads it.
@@ -27,7 +28,7 @@ struct Head {
     stream: bool,
     include_usage: bool,
     logprobs: bool,
-    tokenizer: std::sync::Arc<Tokenizer>,
+    tokenizer: Arc<Tokenizer>,
 }
 
 /// One choice as it is written.
@@ -41,13 +42,15 @@ struct Choice {
 }
 
 /// Answers a chat request.
-pub(super) fn speak(
-    language: &Language,
+pub(super) async fn speak(
+    language: &Arc<Language>,
     model: &str,
-    body: &Map<String, Value>,
+    body: Map<String, Value>,
     deadline: Instant,
 ) -> Result<reqwest::Response, Trouble> {
-    let Wanted { asks, stream, include_usage, logprobs } = wanted(language, body, deadline.into_std())?;
+    let reader = Arc::clone(language);
+    let read = apart(move || wanted(&reader, &body, deadline.into_std()));
+    let Wanted { asks, stream, include_usage, logprobs } = read.await?;
     let mut choices = Vec::with_capacity(asks.len());
     for ask in asks {
         choices.push(language.room.ask(ask)?);

@@ -8,8 +8,44 @@ use waltz_exchange::record::Attempt;
 
 use super::{Body, Call, CallError, RetryBudget, Target};
 
-/// Posts to the targets in order until one answers. A transient error is tried again at the same
-/// target while its time and the budget last, then the next target is asked. Every call is noted in
+/// How far a call has come on its way through the targets. It is kept where an answer may yet fail after it
+/// began: the search then goes on from there.
+#[derive(Debug, Default)]
+pub struct Course {
+    target: usize,
+    /// Calls at this target.
+    tries: u32,
+    /// When this target's time is over.
+    deadline: Option<tokio::time::Instant>,
+}
+
+impl Course {
+    /// Goes on after a failure: a transient one is tried again at the same target, after a pause, while its
+    /// time and the budget last, then the next target is due. The error comes back where that is in vain.
+    pub async fn after(
+        &mut self,
+        error: CallError,
+        targets: &[Target],
+        budget: &RetryBudget,
+    ) -> Result<(), CallError> {
+        if !error.is_transient() {
+            return Err(error);
+        }
+        let next = tokio::time::Instant::now() + budget.pause(self.tries);
+        let in_time = self.deadline.is_some_and(|deadline| next < deadline);
+        if retries_help(&error) && self.tries <= budget.max_retries() && in_time && budget.withdraw() {
+            tokio::time::sleep_until(next).await;
+            return Ok(());
+        }
+        if self.target + 1 >= targets.len() {
+            return Err(error);
+        }
+        *self = Self { target: self.target + 1, ..Self::default() };
+        Ok(())
+    }
+}
+
+/// Posts to the targets in order until one answers, from where the course stands. Every call is noted in
 /// `attempts`.
 pub async fn post_with_fallback(
     targets: &[Target],
@@ -17,42 +53,29 @@ pub async fn post_with_fallback(
     purpose: &str,
     call: Call,
     body_for: impl Fn(&Target) -> Bytes,
-    attempts: &mut Vec<Attempt>,
+    (course, attempts): (&mut Course, &mut Vec<Attempt>),
 ) -> Result<(Body, Target), CallError> {
-    budget.deposit();
-    let mut last = None;
-    for target in targets {
+    if (course.target, course.tries) == (0, 0) {
+        budget.deposit();
+    }
+    while let Some(target) = targets.get(course.target) {
         let body = body_for(target);
-        let deadline = target.upstream.deadline();
-        let mut tries = 0;
-        loop {
-            tries += 1;
+        let position = course.target;
+        while course.target == position {
+            course.tries += 1;
+            let deadline = *course.deadline.get_or_insert_with(|| target.upstream.deadline());
             let began = Instant::now();
-            let position = attempts.len();
+            let noted = attempts.len();
             attempts.push(abandoned(purpose, target));
             let outcome = target.upstream.post(call, body.clone(), deadline).await;
-            note(&mut attempts[position], &outcome, began);
+            note(&mut attempts[noted], &outcome, began);
             match outcome {
                 Ok(answer) => return Ok((answer, target.clone())),
-                Err(error) => {
-                    let transient = error.is_transient();
-                    let next = tokio::time::Instant::now() + budget.pause(tries);
-                    let again =
-                        transient && retries_help(&error) && tries <= budget.max_retries() && next < deadline;
-                    last = Some(error);
-                    if again && budget.withdraw() {
-                        tokio::time::sleep_until(next).await;
-                        continue;
-                    }
-                    if !transient {
-                        return Err(last.unwrap_or_else(|| CallError::Unreachable(String::new())));
-                    }
-                    break;
-                }
+                Err(error) => course.after(error, targets, budget).await?,
             }
         }
     }
-    Err(last.unwrap_or_else(|| CallError::Unreachable("none".to_owned())))
+    Err(CallError::Unreachable("none".to_owned()))
 }
 
 /// A full upstream or a rate limit gets worse from more calls, so those go straight to the next target.

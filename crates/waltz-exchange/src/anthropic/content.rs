@@ -50,7 +50,16 @@ pub(super) fn messages(value: Value) -> Result<Vec<Value>, ApiError> {
 fn user_turn(content: Value, at: &str, messages: &mut Vec<Value>) -> Result<(), ApiError> {
     let mut parts = Vec::new();
     let mut results = 0;
-    for (at, block) in blocks(content, at)? {
+    let found = blocks(content, at)?;
+    // An Anthropic upstream would get no turn at all.
+    let is_blank = |(_, block): &Located| {
+        let text = block.get("text").and_then(Value::as_str);
+        kind(block) == "text" && text.is_some_and(|text| text.trim().is_empty())
+    };
+    if found.iter().all(is_blank) {
+        return Err(invalid(at, "must hold more than white space"));
+    }
+    for (at, block) in found {
         if kind(&block) == "tool_result" {
             if !parts.is_empty() {
                 messages.push(json!({"role": "user", "content": joined(std::mem::take(&mut parts))}));
@@ -125,6 +134,9 @@ fn tool_result(mut block: Map<String, Value>, at: &str) -> Result<Value, ApiErro
     let mut message = json!({"role": "tool", "tool_call_id": id, "content": content});
     if failed {
         message["is_error"] = json!(true);
+    }
+    if let Some(mark) = block.shift_remove("cache_control") {
+        message["cache_control"] = mark;
     }
     Ok(message)
 }

@@ -74,6 +74,11 @@ impl Decoder {
         self.ended
     }
 
+    /// The tokens that were told so far: a stream that is cut or stopped cost them too.
+    pub fn usage(&self) -> Option<Value> {
+        (!self.usage.is_empty()).then(|| usage::to_chat(&self.usage))
+    }
+
     /// Takes one event and returns the chunks that it makes: none, one or, at the end, the one with the
     /// usage. Events of unknown type are ignored, as the API asks; so is what comes after the end.
     pub fn push(&mut self, event: &sse::Event) -> Result<Vec<Map<String, Value>>, StreamError> {

@@ -1,8 +1,10 @@
 //! A Messages request as a chat request, and the other way round.
 //!
 //! What only an Anthropic upstream understands (`thinking`, cache marks, signed thinking blocks, the
-//! error mark of a tool result) stays in the chat form under its own name, so that nothing is lost
-//! between an Anthropic client and an Anthropic upstream; [`for_openai`] takes it out for the others.
+//! error mark of a tool result) stays in the chat form under its own name and reaches such an upstream;
+//! [`for_openai`] takes it out for the others. Lost on the way between two that speak Anthropic are fields
+//! that waltz does not know, those of `NOT_PASSED`, metadata but the user's id, citations, cache marks of
+//! tool calls, and the order of a turn's blocks, which is thinking, text, calls in the chat form.
 
 use serde_json::{Map, Value, json};
 
@@ -103,7 +105,9 @@ pub fn to_chat(body: Map<String, Value>) -> Result<ChatRequest, ApiError> {
         messages.insert(0, system);
     }
     chat.insert("messages".to_owned(), Value::Array(messages));
-    ChatRequest::from_object(chat)
+    let mut request = ChatRequest::from_object(chat)?;
+    request.set_anthropic(true);
+    Ok(request)
 }
 
 /// Writes a Messages request for an Anthropic upstream that knows the model by the given name.
@@ -111,7 +115,7 @@ pub fn to_chat(body: Map<String, Value>) -> Result<ChatRequest, ApiError> {
 /// System and developer messages move to `system`, whatever their place. A `response_format` becomes an
 /// instruction there, or `output_config.format` when the client spoke Anthropic. Not expressible and
 /// left out: `n` above one (ask so many times), penalties, `seed`, `logit_bias`, `logprobs`, sound,
-/// files by id, texts of nothing but white space.
+/// files by id, tools that the client does not run, texts of nothing but white space.
 pub fn from_chat(request: &ChatRequest, model: &str) -> Map<String, Value> {
     let chat = request.body();
     let present = |name: &str| chat.get(name).filter(|value| !value.is_null());
@@ -143,8 +147,9 @@ pub fn from_chat(request: &ChatRequest, model: &str) -> Map<String, Value> {
     }
     let messages = conversation.turns.into_iter().map(turns::Turn::into_json).collect();
     body.insert("messages".to_owned(), Value::Array(messages));
-    if !request.tools().is_empty() {
-        body.insert("tools".to_owned(), Value::Array(tools::definitions_from_chat(request.tools())));
+    let tools = tools::definitions_from_chat(request.tools());
+    if !tools.is_empty() {
+        body.insert("tools".to_owned(), Value::Array(tools));
         body.extend(tools::choice_from_chat(chat).map(|choice| ("tool_choice".to_owned(), choice)));
     }
     let stops: Vec<&Value> = match present("stop") {
@@ -153,7 +158,6 @@ pub fn from_chat(request: &ChatRequest, model: &str) -> Map<String, Value> {
         None => Vec::new(),
     };
     let stops: Vec<&str> = stops.into_iter().filter_map(Value::as_str).collect();
-    let stops: Vec<&str> = stops.into_iter().filter(|stop| !stop.trim().is_empty()).collect();
     if !stops.is_empty() {
         body.insert("stop_sequences".to_owned(), json!(stops));
     }
@@ -181,6 +185,7 @@ pub fn from_chat(request: &ChatRequest, model: &str) -> Map<String, Value> {
 /// Takes out of a request that came through [`to_chat`] what an OpenAI upstream refuses. Images and
 /// files that a tool returned move into a user message after the results, where OpenAI allows them.
 pub fn for_openai(mut request: ChatRequest) -> ChatRequest {
+    request.set_anthropic(false);
     for name in PASSED_BACK.into_iter().chain(NOT_PASSED) {
         request.remove(name);
     }
@@ -192,7 +197,7 @@ pub fn for_openai(mut request: ChatRequest) -> ChatRequest {
             messages.push(json!({"role": "user", "content": std::mem::take(&mut attached)}));
         }
         if let Value::Object(message) = &mut message {
-            for name in [thinking::WORDS, thinking::BLOCKS, "is_error"] {
+            for name in [thinking::WORDS, thinking::BLOCKS, "is_error", "cache_control"] {
                 message.shift_remove(name);
             }
             if let Some(Value::Array(parts)) = message.get_mut("content") {

@@ -1,7 +1,8 @@
 //! Tools in both directions: their definitions, the choice among them, and the calls.
 //!
-//! A tool that Anthropic defines itself (`bash_20250124`, `web_search_20260318` and so on) has no chat
-//! form; it is kept as it came, which an Anthropic upstream understands and another one refuses.
+//! A tool that Anthropic defines and the client runs (`bash_20250124` and so on) has no chat form; it is kept
+//! as it came, which an Anthropic upstream understands and another one refuses. A tool that the provider
+//! runs (`web_search_20260318` and so on) acts before a judge can read the call, and reaches no upstream.
 
 use serde_json::{Map, Value, json};
 
@@ -11,6 +12,9 @@ use crate::openai::ApiError;
 /// The field under which arguments that are not a JSON object reach a form that allows only objects.
 const RAW_ARGUMENTS: &str = "raw_arguments";
 
+/// What the types of Anthropic's own tools begin with where the client runs them.
+const RUN_BY_CLIENT: [&str; 4] = ["bash_", "computer_", "memory_", "text_editor_"];
+
 /// Anthropic's tool definitions as chat tools.
 pub(super) fn definitions_to_chat(tools: Value) -> Result<Value, ApiError> {
     let Value::Array(tools) = tools else { return Err(invalid("tools", "must be an array of tools")) };
@@ -18,7 +22,13 @@ pub(super) fn definitions_to_chat(tools: Value) -> Result<Value, ApiError> {
     for (position, tool) in tools.into_iter().enumerate() {
         let at = format!("tools[{position}]");
         let Value::Object(mut tool) = tool else { return Err(invalid(&at, "must be an object")) };
-        if tool.get("type").and_then(Value::as_str).is_some_and(|kind| kind != "custom") {
+        if let Some(kind) = tool.get("type").and_then(Value::as_str).filter(|kind| *kind != "custom") {
+            if !is_run_by_client(kind) {
+                let wanted = format!(
+                    "is `{kind}`, a tool that the client does not run, which waltz does not pass on; leave it out"
+                );
+                return Err(invalid(&format!("{at}.type"), &wanted));
+            }
             converted.push(Value::Object(tool));
             continue;
         }
@@ -48,10 +58,14 @@ pub(super) fn definitions_to_chat(tools: Value) -> Result<Value, ApiError> {
 
 /// Chat tools as Anthropic's tool definitions.
 pub(super) fn definitions_from_chat(tools: &[Value]) -> Vec<Value> {
-    tools.iter().filter_map(Value::as_object).map(definition_from_chat).collect()
+    tools.iter().filter_map(Value::as_object).filter_map(definition_from_chat).collect()
 }
 
-fn definition_from_chat(outer: &Map<String, Value>) -> Value {
+fn is_run_by_client(kind: &str) -> bool {
+    RUN_BY_CLIENT.iter().any(|beginning| kind.starts_with(beginning))
+}
+
+fn definition_from_chat(outer: &Map<String, Value>) -> Option<Value> {
     let mut tool = Map::new();
     let any_object = json!({"type": "object", "properties": {}});
     if let Some(function) = outer.get("function") {
@@ -73,11 +87,12 @@ fn definition_from_chat(outer: &Map<String, Value>) -> Value {
             json!({"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]});
         tool.insert("input_schema".to_owned(), text);
     } else {
-        return Value::Object(outer.clone());
+        let kind = outer.get("type").and_then(Value::as_str);
+        return kind.is_some_and(is_run_by_client).then(|| Value::Object(outer.clone()));
     }
     let rest = outer.iter().filter(|(name, _)| !matches!(name.as_str(), "type" | "function" | "custom"));
     tool.extend(rest.map(|(name, value)| (name.clone(), value.clone())));
-    Value::Object(tool)
+    Some(Value::Object(tool))
 }
 
 /// Anthropic's `tool_choice` as chat's `tool_choice` and `parallel_tool_calls`.

@@ -105,6 +105,9 @@ fn tool_result(message: &Map<String, Value>, mut content: Vec<Value>) -> Value {
     if !content.is_empty() {
         block["content"] = content_of(content);
     }
+    if let Some(mark) = message.get("cache_control").filter(|mark| mark.is_object()) {
+        block["cache_control"] = mark.clone();
+    }
     block
 }
 

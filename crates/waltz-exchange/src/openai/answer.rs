@@ -51,6 +51,9 @@ pub const KNOWN_HEAD: [&str; 9] = [
     "provider",
 ];
 
+/// Fields of a message that hold the model's thinking: its words before its blocks.
+const THINKING: [&str; 4] = ["reasoning_content", "reasoning", "reasoning_details", "thinking_blocks"];
+
 /// The finish reasons that clients know.
 pub const FINISH_REASONS: [&str; 5] = ["stop", "length", "tool_calls", "content_filter", "function_call"];
 
@@ -309,7 +312,14 @@ impl Choice {
     fn deltas(&self) -> Vec<Value> {
         let role = self.message.get("role").cloned().unwrap_or_else(|| json!("assistant"));
         let mut deltas = vec![json!({"role": role, "content": ""})];
-        for (name, value) in &self.message {
+        // Clients show what comes as it comes: thinking before what it led to, and what is done last.
+        let place = |name: &str| match THINKING.iter().position(|thinking| *thinking == name) {
+            Some(position) => position,
+            None => THINKING.len() + usize::from(name == "tool_calls" || name == "function_call"),
+        };
+        let mut fields: Vec<(&String, &Value)> = self.message.iter().collect();
+        fields.sort_by_key(|(name, _)| place(name));
+        for (name, value) in fields {
             match (name.as_str(), value) {
                 ("role", _) | (_, Value::Null) => {}
                 ("tool_calls", Value::Array(calls)) => {

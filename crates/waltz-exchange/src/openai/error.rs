@@ -13,6 +13,34 @@ pub enum Retry {
     After(u64),
 }
 
+/// The HTTP status that an upstream's error inside a stream stands for, in OpenAI's form or Anthropic's: a
+/// status that it names itself, else what its type or code says. What is not known to be the request's
+/// fault is the upstream's.
+pub fn status_inside(error: &Value) -> u16 {
+    let named = ["code", "status"].iter().find_map(|name| error.get(name)?.as_u64());
+    if let Some(status) = named.and_then(|status| u16::try_from(status).ok())
+        && (400..600).contains(&status)
+    {
+        return status;
+    }
+    let known = |name: &&str| {
+        Some(match error.get(name)?.as_str()? {
+            "invalid_request_error" => 400,
+            "authentication_error" => 401,
+            "billing_error" => 402,
+            "permission_error" => 403,
+            "not_found_error" => 404,
+            "conflict_error" => 409,
+            "request_too_large" => 413,
+            "rate_limit_error" | "rate_limit_exceeded" => 429,
+            "timeout_error" => 504,
+            "overloaded_error" => 529,
+            _ => return None,
+        })
+    };
+    ["type", "code"].iter().find_map(known).unwrap_or(500)
+}
+
 /// An error as the client sees it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -70,5 +98,28 @@ impl ApiError {
             "param": self.param,
             "code": self.code,
         }})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_inside_a_stream_stands_for_a_status() {
+        for (error, status) in [
+            (json!({"type": "overloaded_error"}), 529),
+            (json!({"type": "rate_limit_error"}), 429),
+            (json!({"type": "api_error"}), 500),
+            (json!({"type": "invalid_request_error", "code": "context_length_exceeded"}), 400),
+            (json!({"type": "requests", "code": "rate_limit_exceeded"}), 429),
+            (json!({"type": "BadRequestError", "code": 400}), 400),
+            (json!({"type": "rate_limit_error", "code": 7}), 429),
+            (json!({"code": 200}), 500),
+            (json!({"code": 70_000}), 500),
+            (json!("words"), 500),
+        ] {
+            assert_eq!(status_inside(&error), status, "{error}");
+        }
     }
 }

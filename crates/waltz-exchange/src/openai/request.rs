@@ -11,6 +11,7 @@ use crate::json;
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChatRequest {
     body: Map<String, Value>,
+    is_anthropic: bool,
 }
 
 /// Who wrote a text of the conversation.
@@ -59,7 +60,7 @@ impl ChatRequest {
     /// A request that waltz makes itself; the model is filled in when it is sent.
     pub fn new(model: &str, messages: Value) -> Self {
         let fields = [("model".to_owned(), Value::from(model)), ("messages".to_owned(), messages)];
-        Self { body: Map::from_iter(fields) }
+        Self { body: Map::from_iter(fields), is_anthropic: false }
     }
 
     /// Reads and checks a body. Fields that waltz does not know are kept as they are.
@@ -73,7 +74,7 @@ impl ChatRequest {
     /// Checks a body that was parsed already.
     pub fn from_object(body: Map<String, Value>) -> Result<Self, ApiError> {
         check::chat_request(&body)?;
-        Ok(Self { body })
+        Ok(Self { body, is_anthropic: false })
     }
 
     /// The model that was asked for.
@@ -215,6 +216,21 @@ impl ChatRequest {
     /// The body as it is, to be sent on.
     pub fn body(&self) -> &Map<String, Value> {
         &self.body
+    }
+
+    /// The body, taken out.
+    pub fn into_body(self) -> Map<String, Value> {
+        self.body
+    }
+
+    /// Whether the client spoke Anthropic's form: the body then holds fields that OpenAI upstreams refuse.
+    pub fn is_anthropic(&self) -> bool {
+        self.is_anthropic
+    }
+
+    /// Says whether the body holds what only an Anthropic upstream understands.
+    pub(crate) fn set_anthropic(&mut self, is_anthropic: bool) {
+        self.is_anthropic = is_anthropic;
     }
 
     /// Sets a top-level field.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use waltz_coach::tally::Tally;
-use waltz_coach::upstream::{Call, CallError, Target, post_with_fallback};
+use waltz_coach::upstream::{Call, CallError, Course, Target, post_with_fallback};
 use waltz_exchange::json as strict_json;
 use waltz_exchange::openai::ApiError;
 use waltz_exchange::openai::check::check_model;
@@ -66,7 +66,7 @@ async fn pass_through(live: &Live, incoming: Incoming, client: &Client) -> Resul
     };
     let mut tally = Tally::default();
     let call_began = Instant::now();
-    let attempts = &mut tally.attempts;
+    let progress = (&mut Course::default(), &mut tally.attempts);
     let call = async {
         let (body, target) = post_with_fallback(
             &agent.targets,
@@ -74,7 +74,7 @@ async fn pass_through(live: &Live, incoming: Incoming, client: &Client) -> Resul
             "embeddings",
             Call::Embeddings,
             body_for,
-            attempts,
+            progress,
         )
         .await?;
         let bytes = body.collect().await?;

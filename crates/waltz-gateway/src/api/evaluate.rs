@@ -103,7 +103,7 @@ async fn evaluate(
             Draft { request: &request, reading: &reading, text: &asked.response, acts: "", rejected: &[] };
         let verdict = judge.judge(draft, depth, &mut tally).await;
         let lesson = if asked.revise && !verdict.is_satisfactory() {
-            let similar = look_up(gateway, &entry.tenant, &entry.user_request).await;
+            let similar = look_up(gateway, live, &mut entry).await;
             // Whoever calls the model elsewhere need not name it; then only rules can revise.
             let agent = Some(request.model())
                 .filter(|model| *model != UNNAMED)

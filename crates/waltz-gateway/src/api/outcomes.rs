@@ -51,8 +51,8 @@ async fn store(
             retry: Retry::Never,
         });
     }
-    if let Some(comment) = &mut outcome.comment {
-        *comment = waltz_screen::mask(comment).text.into_owned();
+    for text in [&mut outcome.comment, &mut outcome.error_class].into_iter().flatten() {
+        *text = waltz_screen::mask(text).text.into_owned();
     }
     let id = id::new_request_id().replacen("req_", "out_", 1);
     let entry = Entry::Outcome { outcome, tenant: caller.tenant.clone(), received_at, id: id.clone() };

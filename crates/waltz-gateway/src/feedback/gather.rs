@@ -1,38 +1,21 @@
 //! Gathers a draft from its windows, and releases it on the way where its release allows that.
 
+use bytes::Bytes;
 use serde_json::json;
 use waltz_coach::judge::{Draft, Judge, read_draft};
 use waltz_coach::tally::Tally;
 use waltz_coach::templates;
 use waltz_coach::upstream::{CallError, Protocol, parse_answer};
-use waltz_exchange::openai::{Answer, Choice, StreamAssembler};
+use waltz_exchange::openai::{Answer, Choice, StreamAssembler, status_inside};
 use waltz_exchange::sse::Event;
 use waltz_exchange::{Depth, Verdict, json};
 
 use super::Raw;
 use super::flow::{Flow, Next, Part, Release, Settled};
 use crate::client::{Client, Interrupted};
-use crate::draft::{Window, Windows};
+use crate::draft::{Broken, Window, Windows};
 use crate::route::Routed;
 use crate::settings::OnFailure;
-
-/// Why a draft was not gathered.
-pub(super) enum Broken {
-    Interrupted(Interrupted),
-    Call(CallError),
-}
-
-impl From<Interrupted> for Broken {
-    fn from(why: Interrupted) -> Self {
-        Self::Interrupted(why)
-    }
-}
-
-impl From<CallError> for Broken {
-    fn from(error: CallError) -> Self {
-        Self::Call(error)
-    }
-}
 
 /// A draft that has arrived, or was stopped.
 pub(super) struct Gathered {
@@ -78,8 +61,11 @@ pub(super) async fn gather(
             }
             let chunk = json::parse_answer(event.data.as_bytes())
                 .map_err(|_| unusable(windows, "a chunk is not valid JSON".to_owned()))?;
-            if chunk.get("error").is_some_and(|error| !error.is_null()) {
-                return Err(unusable(windows, "an error inside the stream".to_owned()).into());
+            if let Some(error) = chunk.get("error").filter(|error| !error.is_null()) {
+                // The same failure as an HTTP status, told too late for one.
+                let (upstream, status) = (windows.upstream().to_owned(), status_inside(error));
+                let body = Bytes::from(event.data);
+                return Err(CallError::Status { upstream, status, retry_after_ms: None, body }.into());
             }
             if !assembler.continues(&chunk) {
                 note_anomaly(routed);
@@ -102,10 +88,11 @@ pub(super) async fn gather(
                         Settled::Hold => {}
                         Settled::Stop => {
                             note_release(routed, flow.release());
-                            let answer = std::mem::take(assembler)
+                            let mut answer = std::mem::take(assembler)
                                 .finish()
                                 .map_err(|error| unusable(windows, error.to_string()))?;
-                            return Ok(stopped(flow, answer, verdict));
+                            windows.add_usage(&mut answer);
+                            return Ok(stopped(routed, flow, answer, verdict));
                         }
                     }
                 }
@@ -116,7 +103,9 @@ pub(super) async fn gather(
         // What was left out may have been the rest of it, so that it must not pass for a whole answer.
         return Err(unusable(windows, "chunks that do not belong to one answer".to_owned()).into());
     }
-    if !ended && !assembler.is_finished() {
+    // Anthropic's streams always say their end; of OpenAI's form not all do.
+    let is_whole = ended || (windows.protocol() == Protocol::OpenAi && assembler.is_finished());
+    if !is_whole {
         return Err(CallError::Unreachable(windows.upstream().to_owned()).into());
     }
     let answer = std::mem::take(assembler).finish().map_err(|error| unusable(windows, error.to_string()))?;
@@ -151,12 +140,12 @@ async fn finish(
                 left.extend(flow.finish(usage));
                 Ok(Gathered { answer, raw: Raw::Events(left), released: true, stopped: None })
             }
-            Settled::Hold | Settled::Stop => Ok(stopped(flow, answer, verdict)),
+            Settled::Hold | Settled::Stop => Ok(stopped(routed, flow, answer, verdict)),
         };
     }
     // What does not go on from what was sent cannot follow it, however good it is.
     let left = answer.chunks_after(flow.sent()).filter(|_| !verdict.is_unsafe);
-    let Some(left) = left else { return Ok(stopped(flow, answer, verdict)) };
+    let Some(left) = left else { return Ok(stopped(routed, flow, answer, verdict)) };
     let events = left.iter().map(|chunk| Event { name: String::new(), data: chunk.to_string() }).collect();
     Ok(Gathered { answer, raw: Raw::Events(events), released: true, stopped: None })
 }
@@ -241,7 +230,7 @@ pub(super) fn note_release(routed: &mut Routed, release: Release) {
 }
 
 /// Ends a stream at a harmful window: what was sent stays, a closing sentence and the reason follow.
-fn stopped(flow: &Flow, mut answer: Answer, verdict: Verdict) -> Gathered {
+fn stopped(routed: &Routed, flow: &Flow, mut answer: Answer, verdict: Verdict) -> Gathered {
     let drafted = answer.choices.first().map(Choice::text).unwrap_or_default();
     let text = format!("{}{}", flow.sent(), templates::STOPPED);
     answer.forget_unknown();
@@ -254,9 +243,13 @@ fn stopped(flow: &Flow, mut answer: Answer, verdict: Verdict) -> Gathered {
         json!([{"index": 0, "delta": {"content": templates::STOPPED}, "finish_reason": null}]),
         json!([{"index": 0, "delta": {}, "finish_reason": "content_filter"}]),
     ];
-    let left = closing
-        .into_iter()
-        .map(|choices| Event { name: String::new(), data: answer.chunk(choices, false).to_string() });
+    let mut left = closing.map(|choices| answer.chunk(choices, false)).to_vec();
+    if let Some(usage) = answer.head.get("usage").filter(|_| routed.received.request.include_usage()) {
+        let mut chunk = answer.chunk(json!([]), false);
+        chunk["usage"] = usage.clone();
+        left.push(chunk);
+    }
+    let left = left.into_iter().map(|chunk| Event { name: String::new(), data: chunk.to_string() });
     let raw = Raw::Events(left.collect());
     Gathered { answer, raw, released: true, stopped: Some((drafted, verdict)) }
 }

@@ -23,19 +23,23 @@ pub struct Sampler {
     pub parent_based: bool,
 }
 
+/// The fields of the first version.
+const KNOWN_BYTES: usize = 55;
+
 /// The client's `traceparent`, where it sent one and it is one.
 pub fn traceparent(headers: &HeaderMap) -> Option<String> {
     let mut sent = headers.get_all("traceparent").iter();
     let first = sent.next()?.to_str().ok()?;
     // Two parents are none.
-    (sent.next().is_none() && Parent::parse(first).is_some()).then(|| first.to_owned())
+    let is_one = sent.next().is_none() && Parent::parse(first).is_some();
+    // What a later version adds is not known and not kept.
+    is_one.then(|| first.get(..KNOWN_BYTES).map(str::to_owned)).flatten()
 }
 
 impl Parent {
     /// Reads the header. Later versions may add fields at the end; of the first version there are none.
     pub fn parse(header: &str) -> Option<Self> {
-        let known = header.get(..55)?;
-        let more = &header[55..];
+        let (known, more) = header.split_at_checked(KNOWN_BYTES)?;
         let mut fields = known.split('-');
         let mut field = |length: usize| fields.next().filter(|field| field.len() == length && is_hex(field));
         let (version, trace, span, flags) = (field(2)?, field(32)?, field(16)?, field(2)?);

@@ -85,7 +85,19 @@ impl TokenIndex {
 
     /// Whether a single byte is a token.
     pub(super) fn has_single(&self, byte: u8) -> bool {
-        self.nodes.iter().any(|node| node.depth == 0 && node.byte == byte && node.token.is_some())
+        let mut at = 0;
+        while let Some(node) = self.nodes.get(at) {
+            if node.byte == byte {
+                return node.token.is_some();
+            }
+            at = node.next as usize;
+        }
+        false
+    }
+
+    /// Bytes of the longest token.
+    pub(super) fn longest(&self) -> usize {
+        self.bytes.iter().map(|bytes| bytes.len()).max().unwrap_or(0)
     }
 
     /// Calls `found` with each token that can be read from a state, and the state after it.
@@ -112,29 +124,30 @@ impl TokenIndex {
         }
     }
 
-    /// The fewest tokens that spell the beginning of `text` before `tail`, for each place to begin at. `tail` holds the
-    /// costs of the places after it.
+    /// The fewest tokens from each place of `text` to the end of the object. `tail` is what follows, as far as one token
+    /// reaches; `tail_costs` holds the costs of its places and of the one after it. Nothing of it is copied: there may
+    /// be thousands of texts before one tail.
     pub(super) fn costs(&self, text: &[u8], tail: &[u8], tail_costs: &[usize]) -> Vec<usize> {
-        let whole = [text, tail].concat();
         let mut costs = vec![usize::MAX; text.len()];
-        costs.extend_from_slice(tail_costs);
         for start in (0..text.len()).rev() {
             let mut best = usize::MAX;
             let mut at = 0;
             while let Some(node) = self.nodes.get(at) {
                 let place = start + usize::from(node.depth);
-                if place >= whole.len() || whole[place] != node.byte {
+                let byte = text.get(place).or_else(|| tail.get(place - text.len()));
+                if byte != Some(&node.byte) {
                     at = node.next as usize;
                     continue;
                 }
                 if node.token.is_some() {
-                    best = best.min(costs[place + 1].saturating_add(1));
+                    let after = place + 1;
+                    let rest = costs.get(after).unwrap_or_else(|| &tail_costs[after - text.len()]);
+                    best = best.min(rest.saturating_add(1));
                 }
                 at += 1;
             }
             costs[start] = best;
         }
-        costs.truncate(text.len());
         costs
     }
 }

@@ -1,6 +1,7 @@
 //! The form of an object: which fields, in which order, with which values.
 
 use super::index::TokenIndex;
+use super::limits;
 use super::state::{At, Inside, State, text_step};
 use crate::Error;
 
@@ -54,12 +55,12 @@ enum Segment {
     Text { most: usize },
 }
 
-/// More numbers than a field may choose from.
-const MAX_NUMBERS: i64 = 10_000;
-
 impl Schema {
-    /// Prepares the form of an object. Fields that cannot be written with the vocabulary are an error.
+    /// Prepares the form of an object. Fields that cannot be written with the vocabulary are an error, and so is a form
+    /// of more than [`MOST_VALUES`](crate::MOST_VALUES) or [`MOST_BYTES`](crate::MOST_BYTES). It may take some tenths
+    /// of a second: async threads leave it to others.
     pub fn new(fields: &[Field], index: &TokenIndex) -> Result<Self, Error> {
+        limits::check(fields)?;
         let mut segments = Vec::new();
         let mut fixed = "{".to_owned();
         for (place, field) in fields.iter().enumerate() {
@@ -197,8 +198,22 @@ impl Schema {
         State { segment, at }
     }
 
+    /// Bytes of all texts, and how many costs have a place in memory.
+    #[cfg(test)]
+    pub(super) fn sizes(&self) -> (usize, usize) {
+        let sizes = |text: &[u8], costs: &Vec<usize>| (text.len(), costs.capacity());
+        let of_segments = self.segments.iter().flat_map(|segment| match segment {
+            Segment::Fixed { text, costs } => vec![sizes(text, costs)],
+            Segment::Choice(choices) => choices.iter().map(|(text, costs)| sizes(text, costs)).collect(),
+            Segment::Text { .. } => Vec::new(),
+        });
+        of_segments.fold((0, 0), |(bytes, kept), (text, costs)| (bytes + text, kept + costs))
+    }
+
     /// Counts the tokens of the shortest way, from the end to the beginning.
     fn count(&mut self, index: &TokenIndex) {
+        // No token reaches further, so that no more of what follows is needed.
+        let reach = index.longest();
         let mut tail = Vec::new();
         let mut tail_costs = vec![0];
         for segment in self.segments.iter_mut().rev() {
@@ -216,8 +231,10 @@ impl Schema {
                 }
             };
             let (text, costs) = choices;
-            tail.splice(..0, text.iter().copied());
-            tail_costs.splice(..0, costs.iter().copied());
+            tail.splice(..0, text.iter().copied().take(reach));
+            tail_costs.splice(..0, costs.iter().copied().take(reach));
+            tail.truncate(reach);
+            tail_costs.truncate(reach + 1);
         }
     }
 }
@@ -238,13 +255,10 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// All numbers of a range, as they are written.
+/// All numbers of a range, as they are written. How many there may be was checked.
 fn numbers(least: i32, most: i32, decimals: u8) -> Vec<String> {
     let scale = 10_i64.saturating_pow(u32::from(decimals));
     let (low, high) = (i64::from(least).saturating_mul(scale), i64::from(most).saturating_mul(scale));
-    if high.saturating_sub(low) >= MAX_NUMBERS {
-        return Vec::new();
-    }
     let written = |number: i64| {
         let sign = if number < 0 { "-" } else { "" };
         let (whole, part) =

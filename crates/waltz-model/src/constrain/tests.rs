@@ -248,14 +248,48 @@ fn too_few_tokens_still_follow_the_shortest_way() {
 #[test]
 fn fields_without_a_value_are_refused() {
     let index = TokenIndex::new(&tokenizer::tests::small());
-    for kind in [
-        FieldKind::OneOf(Vec::new()),
-        FieldKind::Number { least: 2, most: 1, decimals: 0 },
-        FieldKind::Number { least: 0, most: i32::MAX, decimals: 9 },
-    ] {
+    for kind in [FieldKind::OneOf(Vec::new()), FieldKind::Number { least: 2, most: 1, decimals: 0 }] {
         let message = Schema::new(&[field("odd", kind)], &index).unwrap_err().to_string();
         assert!(message.contains("`odd` has no possible value"), "{message}");
     }
+}
+
+#[test]
+fn forms_beyond_a_limit_are_refused_by_its_name() {
+    let index = TokenIndex::new(&tokenizer::tests::small());
+    let texts = |count: usize| FieldKind::OneOf((0..count).map(|number| format!("{number:03}")).collect());
+    let number = |least, most, decimals| FieldKind::Number { least, most, decimals };
+    let fixed = |bytes: usize| FieldKind::Fixed("x".repeat(bytes));
+    let half = MOST_VALUES / 2;
+    // Names count, and so does what several fields have together.
+    let values = "values of enums, booleans and numbers in all; at most 20000 are allowed";
+    let bytes = "bytes of names, constants and values in all; at most 100000 are allowed";
+    for (kinds, limit) in [
+        ([texts(half), texts(half + 1)], values),
+        ([number(0, 100, 2), number(0, 100, 2)], values),
+        ([number(0, i32::MAX, 9), FieldKind::Flag], values),
+        ([number(i32::MIN, i32::MAX, 255), number(i32::MIN, i32::MAX, 255)], values),
+        ([fixed(MOST_BYTES - 1), FieldKind::Flag], bytes),
+        ([texts(6_000), fixed(MOST_BYTES - 6_000)], bytes),
+    ] {
+        let fields = kinds.map(|kind| field("f", kind));
+        let refused = Schema::new(&fields, &index).map(|_| "it was prepared");
+        let message = refused.unwrap_err().to_string();
+        assert!(message.contains(limit), "{message}");
+    }
+    let fields = [field("f", number(0, 100, 2)), field("g", fixed(MOST_BYTES - 10_001 * 6 - 2))];
+    Schema::new(&fields, &index).unwrap();
+}
+
+/// What is kept of a form grows with its bytes, and not with those that follow each of its values.
+#[test]
+fn a_long_constant_after_many_values_takes_no_room_for_each_of_them() {
+    let index = TokenIndex::new(&tokenizer::tests::small());
+    let texts: Vec<String> = (0..500).map(|number| format!("v{number}")).collect();
+    let fields = [field("a", FieldKind::OneOf(texts)), field("b", FieldKind::Fixed("x ".repeat(10_000)))];
+    let schema = Schema::new(&fields, &index).unwrap();
+    let (bytes, kept) = schema.sizes();
+    assert!(bytes > 20_000 && kept <= bytes, "{kept} costs are kept for {bytes} bytes");
 }
 
 /// All parts together: the real model, its template, a room, and a limit that cuts its text short.
@@ -280,6 +314,7 @@ fn the_real_model_writes_the_object() {
                 constraint: Some(Box::new(setup.begin())),
                 deadline: None,
                 logprobs: None,
+                adapter: None,
             })
             .unwrap();
         let mut text = String::new();

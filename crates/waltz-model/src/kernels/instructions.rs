@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 /// The instruction sets that kernels are written for. A value is proof that the CPU has them: it can be
 /// made only by asking the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Instructions(Level);
+pub struct Instructions(Level);
 
 /// See [`Instructions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,50 +5,57 @@
 
 use super::LANES;
 use super::instructions::Instructions;
+use super::number::Number;
 
 /// Root mean square norm: `row / sqrt(mean(row^2) + epsilon) * gain`.
-pub(crate) fn rms_norm(
+pub(crate) fn rms_norm<T: Number>(
     instructions: Instructions,
-    row: &[f32],
-    gain: &[f32],
+    row: &[T],
+    gain: &[T],
     epsilon: f32,
-    output: &mut [f32],
+    output: &mut [T],
 ) {
     instructions.compiled(
         #[inline(always)]
         || {
-            let squares = sum_of(
-                row,
-                #[inline(always)]
-                |value| value * value,
-            );
-            let factor = 1.0 / (squares / row.len() as f32 + epsilon).sqrt();
+            let factor = rms_factor(row, epsilon);
             for ((output, value), gain) in output.iter_mut().zip(row).zip(gain) {
-                *output = value * factor * gain;
+                *output = *value * factor * *gain;
             }
         },
     );
 }
 
+/// What a row is multiplied by to have a root mean square of 1.
+#[inline(always)]
+pub(super) fn rms_factor<T: Number>(row: &[T], epsilon: f32) -> T {
+    let squares = sum_of(
+        row,
+        #[inline(always)]
+        |value| value * value,
+    );
+    T::of(1.0) / (squares / T::of(row.len() as f64) + T::of(f64::from(epsilon))).root()
+}
+
 /// The gate of the feed-forward part: `gate * sigmoid(gate) * up`. `both` is the gate, then `up`.
-pub(crate) fn swiglu(instructions: Instructions, both: &[f32], output: &mut [f32]) {
+pub(crate) fn swiglu<T: Number>(instructions: Instructions, both: &[T], output: &mut [T]) {
     let (gate, up) = both.split_at(both.len() / 2);
     instructions.compiled(
         #[inline(always)]
         || {
             for ((output, gate), up) in output.iter_mut().zip(gate).zip(up) {
-                *output = gate / (1.0 + exponential(-gate)) * up;
+                *output = *gate / (T::of(1.0) + (-*gate).exponential()) * *up;
             }
         },
     );
 }
 
-/// Replaces scores by `exp(score - highest) / sum`.
-pub(crate) fn softmax(instructions: Instructions, scores: &mut [f32]) {
+/// Replaces scores by `exp(score - highest) / sum`. Returns the logarithm of the sum of `exp(score)`.
+pub(crate) fn softmax<T: Number>(instructions: Instructions, scores: &mut [T]) -> f64 {
     instructions.compiled(
         #[inline(always)]
         || {
-            let mut highest = [f32::NEG_INFINITY; LANES];
+            let mut highest = [T::of(f64::NEG_INFINITY); LANES];
             for part in scores.chunks(LANES) {
                 for (highest, score) in highest.iter_mut().zip(part) {
                     *highest = if *score > *highest { *score } else { *highest };
@@ -56,21 +63,28 @@ pub(crate) fn softmax(instructions: Instructions, scores: &mut [f32]) {
             }
             let highest = highest
                 .iter()
-                .fold(f32::NEG_INFINITY, |most, score| if *score > most { *score } else { most });
-            for score in scores.iter_mut() {
-                *score = exponential(*score - highest);
+                .fold(T::of(f64::NEG_INFINITY), |most, score| if *score > most { *score } else { most });
+            // As `sum_of` sums, on the way.
+            let mut lanes = [T::default(); LANES];
+            let mut whole = scores.chunks_exact_mut(LANES);
+            for part in &mut whole {
+                for lane in 0..LANES {
+                    part[lane] = (part[lane] - highest).exponential();
+                    lanes[lane] += part[lane];
+                }
             }
-            let factor = 1.0
-                / sum_of(
-                    scores,
-                    #[inline(always)]
-                    |value| value,
-                );
+            for (lane, score) in lanes.iter_mut().zip(whole.into_remainder()) {
+                *score = (*score - highest).exponential();
+                *lane += *score;
+            }
+            let sum: T = lanes.into_iter().sum();
+            let factor = T::of(1.0) / sum;
             for score in scores.iter_mut() {
                 *score *= factor;
             }
+            highest.wide() + sum.wide().ln()
         },
-    );
+    )
 }
 
 /// Cosine and sine for each pair of a head at one position: (pairs, 2).
@@ -84,7 +98,7 @@ pub(crate) fn rotations(position: usize, head: usize, base: f32) -> Vec<f32> {
 }
 
 /// Turns neighbouring pairs of each head by the angles of `table`, see [`rotations`].
-pub(crate) fn rotate(instructions: Instructions, heads: &mut [f32], table: &[f32]) {
+pub(crate) fn rotate<T: Number>(instructions: Instructions, heads: &mut [T], table: &[T]) {
     instructions.compiled(
         #[inline(always)]
         || {
@@ -101,8 +115,8 @@ pub(crate) fn rotate(instructions: Instructions, heads: &mut [f32], table: &[f32
 
 /// Sums `part(value)` in 16 lanes, then the lanes in order.
 #[inline(always)]
-pub(super) fn sum_of(values: &[f32], part: impl Fn(f32) -> f32) -> f32 {
-    let mut lanes = [0.0_f32; LANES];
+pub(super) fn sum_of<T: Number>(values: &[T], part: impl Fn(T) -> T) -> T {
+    let mut lanes = [T::default(); LANES];
     let mut whole = values.chunks_exact(LANES);
     for values in &mut whole {
         for lane in 0..LANES {
@@ -112,7 +126,7 @@ pub(super) fn sum_of(values: &[f32], part: impl Fn(f32) -> f32) -> f32 {
     for (lane, value) in lanes.iter_mut().zip(whole.remainder()) {
         *lane += part(*value);
     }
-    lanes.iter().sum()
+    lanes.iter().copied().sum()
 }
 
 /// `e^x` to about one unit in the last place: `2^n` times a polynomial on the rest, which is below

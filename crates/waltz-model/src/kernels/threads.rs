@@ -135,18 +135,40 @@ impl Threads {
         work: impl Fn(Tile<'_, T>) + Sync,
     ) {
         let rows = matrix.len().checked_div(width).unwrap_or(0);
+        self.tiles_of(Tile::new(matrix, rows, width, width), tile_rows, tile_columns, work);
+    }
+
+    /// Cuts a tile into smaller ones, as [`Self::tiles`] cuts a matrix.
+    pub(crate) fn tiles_of<T: Send>(
+        &self,
+        whole: Tile<'_, T>,
+        tile_rows: usize,
+        tile_columns: usize,
+        work: impl Fn(Tile<'_, T>) + Sync,
+    ) {
+        let Tile { ref rows, ref columns, width, .. } = whole;
         let (tile_rows, tile_columns) = (tile_rows.max(1), tile_columns.max(1));
-        let across = width.div_ceil(tile_columns);
-        let start = Start(matrix.as_mut_ptr());
-        self.run(rows.div_ceil(tile_rows) * across, &|piece| {
-            let (row, column) = (piece / across * tile_rows, piece % across * tile_columns);
+        let across = columns.len().div_ceil(tile_columns);
+        let start = Start(whole.start);
+        self.run(rows.len().div_ceil(tile_rows) * across, &|piece| {
+            let row = rows.start + piece / across * tile_rows;
+            let column = columns.start + piece % across * tile_columns;
             work(Tile {
                 start: start.pointer(),
                 width,
-                rows: row..(row + tile_rows).min(rows),
-                columns: column..(column + tile_columns).min(width),
+                rows: row..(row + tile_rows).min(rows.end),
+                columns: column..(column + tile_columns).min(columns.end),
                 matrix: PhantomData,
             });
+        });
+    }
+
+    /// Calls `work` once with each item, on all threads.
+    pub(crate) fn each<I: Send>(&self, items: impl IntoIterator<Item = I>, work: impl Fn(I) + Sync) {
+        let items: Vec<Mutex<Option<I>>> = items.into_iter().map(|item| Mutex::new(Some(item))).collect();
+        self.run(items.len(), &|piece| {
+            let item = items[piece].lock().unwrap_or_else(PoisonError::into_inner).take();
+            item.into_iter().for_each(&work);
         });
     }
 }
@@ -162,7 +184,14 @@ impl Drop for Threads {
     }
 }
 
-impl<T> Tile<'_, T> {
+impl<'a, T> Tile<'a, T> {
+    /// The first `columns` numbers of each of `rows` rows that are `width` apart.
+    pub(crate) fn new(matrix: &'a mut [T], rows: usize, columns: usize, width: usize) -> Self {
+        let length = rows.checked_sub(1).map_or(0, |last| last * width + columns);
+        assert!(columns <= width && length <= matrix.len(), "the tile lies inside of its matrix");
+        Self { start: matrix.as_mut_ptr(), width, rows: 0..rows, columns: 0..columns, matrix: PhantomData }
+    }
+
     /// Rows of the matrix that the tile covers.
     pub(crate) fn rows(&self) -> Range<usize> {
         self.rows.clone()
@@ -176,7 +205,7 @@ impl<T> Tile<'_, T> {
     /// The tile's part of a row, which is numbered as in the matrix.
     pub(crate) fn row(&mut self, row: usize) -> &mut [T] {
         assert!(self.rows.contains(&row), "row {row} is outside of the tile");
-        // SAFETY: the range lies inside of the matrix that `tiles` holds mutably, no other tile overlaps
+        // SAFETY: the range lies inside of the matrix that is borrowed mutably, no other tile overlaps
         // it, and `&mut self` keeps this tile's own slices apart.
         unsafe {
             let start = self.start.add(row * self.width + self.columns.start);
@@ -230,7 +259,7 @@ impl Drop for Closing<'_> {
 /// A pointer that threads may share, because they use disjoint parts behind it.
 struct Start<T>(*mut T);
 
-// SAFETY: only `tiles` makes one, and hands out disjoint parts of what it points to.
+// SAFETY: only `tiles_of` makes one, and hands out disjoint parts of what it points to.
 unsafe impl<T: Send> Sync for Start<T> {}
 
 impl<T> Start<T> {
@@ -310,6 +339,35 @@ mod tests {
             });
             assert!(matrix.iter().enumerate().all(|(index, value)| *value == index as u32 + 1));
         }
+    }
+
+    #[test]
+    fn tiles_of_a_part_of_a_matrix_leave_the_rest_alone() {
+        let threads = Threads::new(3);
+        // 5 rows of 7 numbers, 10 apart; the last row ends with its columns.
+        let mut matrix = vec![0_u32; 4 * 10 + 7];
+        threads.tiles_of(Tile::new(&mut matrix, 5, 7, 10), 2, 3, |mut tile| {
+            for row in tile.rows() {
+                tile.row(row).iter_mut().for_each(|value| *value += 1);
+            }
+        });
+        assert!(matrix.iter().enumerate().all(|(index, value)| *value == u32::from(index % 10 < 7)));
+        for (rows, columns, width) in [(6, 7, 10), (5, 8, 10), (2, 5, 4)] {
+            let outside = catch_unwind(AssertUnwindSafe(|| {
+                Tile::new(&mut matrix, rows, columns, width);
+            }));
+            assert!(outside.is_err(), "{rows} rows of {columns}, {width} apart, do not fit");
+        }
+    }
+
+    #[test]
+    fn each_item_is_handed_out_once() {
+        let threads = Threads::new(3);
+        let mut values = vec![0_u32; 100];
+        threads.each(values.chunks_mut(7).enumerate(), |(index, part)| {
+            part.iter_mut().for_each(|value| *value += index as u32 + 1);
+        });
+        assert!(values.iter().enumerate().all(|(index, value)| *value == index as u32 / 7 + 1));
     }
 
     #[test]

@@ -16,7 +16,7 @@ fn rows(model: &Model, threads: &Threads, tokens: &[u32], chunks: &[usize]) -> V
             break;
         }
         let (now, later) = rest.split_at((*chunk).min(rest.len()));
-        rows.extend(model.step(threads, &mut [Turn { tokens: now, cache: &mut cache }]));
+        rows.extend(model.step(threads, &mut [Turn { tokens: now, cache: &mut cache, adapter: None }]));
         rest = later;
     }
     assert_eq!(cache.tokens(), tokens.len());
@@ -57,7 +57,7 @@ fn a_batch_gives_the_same_bits_as_each_sequence_alone() {
                 let now = &rest[..rest.len().min(1 + (index + step) % 9)];
                 if !now.is_empty() {
                     parts.push((index, now.len()));
-                    turns.push(Turn { tokens: now, cache });
+                    turns.push(Turn { tokens: now, cache, adapter: None });
                 }
             }
             if turns.is_empty() {

@@ -28,7 +28,8 @@ fn worst(model: &MiniLm, threads: &Threads) -> f32 {
     let mut worst = 0.0_f32;
     for row in rows {
         assert_eq!(model.tokenizer.encode(&row.text, MOST_TOKENS), row.ids, "{:?}", row.text);
-        let embedding = model.embed(threads, &row.text);
+        let (embedding, read) = model.embed(threads, &row.text);
+        assert_eq!(read, row.ids.len());
         assert_eq!(embedding.len(), EMBEDDING);
         let length: f32 = embedding.iter().map(|value| value * value).sum();
         assert!((length - 1.0).abs() < 1e-5);
@@ -58,7 +59,7 @@ fn texts_that_mean_the_same_are_near() {
     let Some(model) = open(MatrixKind::Q8) else { return };
     let threads = Threads::new(2);
     let near = |left: &str, right: &str| -> f32 {
-        let (left, right) = (model.embed(&threads, left), model.embed(&threads, right));
+        let (left, right) = (model.embed(&threads, left).0, model.embed(&threads, right).0);
         left.iter().zip(&right).map(|(left, right)| left * right).sum()
     };
     let same = near("How do I kill a Python process?", "What is the best way to end a running program?");

@@ -1,3 +1,6 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
 use crate::Threads;
 use crate::cache::Cache;
@@ -6,7 +9,7 @@ use crate::tiny::{self, Tiny};
 
 fn output(model: &Model) -> Vec<f32> {
     let mut cache = Cache::new(model.cache_shape());
-    model.step(&Threads::new(1), &mut [Turn { tokens: &[1, 2, 3], cache: &mut cache }])
+    model.step(&Threads::new(1), &mut [Turn { tokens: &[1, 2, 3], cache: &mut cache, adapter: None }])
 }
 
 /// The one packed file of a folder.

@@ -90,9 +90,12 @@ impl Batch {
             let Some(job) = state.jobs.pop_front() else { return };
             let cache = match job.needs_every_token() {
                 true => Cache::new(self.model.cache_shape()),
-                false => self.prefixes.begin(&job.tokens),
+                false => self.prefixes.begin(job.adapter_number(), &job.tokens),
             };
-            self.running.push(Sequence { job, cache });
+            // Neighbours with the same adapter are computed together.
+            let number = job.adapter_number();
+            let place = self.running.partition_point(|other| other.job.adapter_number() <= number);
+            self.running.insert(place, Sequence { job, cache });
         }
     }
 
@@ -104,7 +107,8 @@ impl Batch {
         for (sequence, share) in self.running.iter_mut().zip(&shares) {
             if *share > 0 {
                 let tokens = &sequence.job.tokens[sequence.cache.tokens()..][..*share];
-                turns.push(Turn { tokens, cache: &mut sequence.cache });
+                let adapter = sequence.job.adapter.as_deref();
+                turns.push(Turn { tokens, cache: &mut sequence.cache, adapter });
             }
         }
         let states = self.model.step(&self.threads, &mut turns);
@@ -121,7 +125,8 @@ impl Batch {
             }
             let (read, prompt) = (sequence.cache.tokens(), sequence.job.prompt);
             if read >= prompt && read - share < prompt {
-                self.prefixes.learn(&sequence.job.tokens[..prompt], &sequence.cache);
+                let number = sequence.job.adapter_number();
+                self.prefixes.learn(number, &sequence.job.tokens[..prompt], &sequence.cache);
             }
             match &mut sequence.job.purpose {
                 Purpose::Encode(encoding) => {
@@ -136,7 +141,7 @@ impl Batch {
         for (index, reason) in ended.into_iter().enumerate().rev() {
             if let Some(reason) = reason {
                 let Sequence { job, cache } = self.running.remove(index);
-                self.prefixes.learn(&job.tokens, &cache);
+                self.prefixes.learn(job.adapter_number(), &job.tokens, &cache);
                 job.end(reason);
             }
         }

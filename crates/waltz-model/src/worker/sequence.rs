@@ -1,6 +1,7 @@
 //! One request while it waits and while it is answered.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot};
@@ -9,7 +10,7 @@ use super::Refusal;
 use crate::cache::Cache;
 use crate::generate::{Ask, EndReason, Piece, Pooling, Speech};
 use crate::sample::{Sampler, TokenChance, token_chance};
-use crate::{Constraint, TokenMask, Tokenizer};
+use crate::{Adapter, Constraint, TokenMask, Tokenizer};
 
 /// A request that waits.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(super) struct Job {
     pub(super) most: usize,
     /// What is wanted.
     pub(super) purpose: Purpose,
+    /// What changes the model for it.
+    pub(super) adapter: Option<Arc<Adapter>>,
     deadline: Option<Instant>,
 }
 
@@ -64,7 +67,7 @@ pub(super) struct Encoding {
 
 impl Job {
     pub(super) fn write(ask: Ask, vocabulary: usize, pieces: mpsc::Sender<Piece>) -> Self {
-        let Ask { tokens, sampling, max_tokens, stop, constraint, deadline, logprobs } = ask;
+        let Ask { tokens, sampling, max_tokens, stop, constraint, deadline, logprobs, adapter } = ask;
         let writing = Writing {
             sampler: Sampler::new(sampling, &tokens),
             speech: Speech::new(stop),
@@ -76,18 +79,24 @@ impl Job {
             chances: Vec::new(),
         };
         let (prompt, most) = (tokens.len(), tokens.len() + max_tokens);
-        Self { tokens, prompt, most, purpose: Purpose::Write(Box::new(writing)), deadline }
+        Self { tokens, prompt, most, purpose: Purpose::Write(Box::new(writing)), adapter, deadline }
     }
 
     pub(super) fn encode(
         tokens: Vec<u32>,
         pooling: Pooling,
+        adapter: Option<Arc<Adapter>>,
         deadline: Option<Instant>,
         reply: oneshot::Sender<Result<Vec<f32>, Refusal>>,
     ) -> Self {
         let encoding = Encoding { pooling, sum: Vec::new(), reply };
         let (prompt, most) = (tokens.len(), tokens.len());
-        Self { tokens, prompt, most, purpose: Purpose::Encode(encoding), deadline }
+        Self { tokens, prompt, most, purpose: Purpose::Encode(encoding), adapter, deadline }
+    }
+
+    /// The number of its adapter; 0: none.
+    pub(super) fn adapter_number(&self) -> u64 {
+        self.adapter.as_ref().map_or(0, |adapter| adapter.number())
     }
 
     /// Whether the numbers of every token are needed, so that none can be taken from earlier prompts.

@@ -6,11 +6,10 @@ use std::sync::LazyLock;
 use regex::Regex;
 use waltz_exchange::Span;
 
-use super::{PiiFinding, PiiKind, checks};
+use super::{PiiFinding, PiiKind, cards, checks};
 
 static EMAIL: LazyLock<Option<Regex>> =
     LazyLock::new(|| compile(r"(?i-u)[a-z0-9][a-z0-9._%+-]{0,63}@(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}"));
-static CARD: LazyLock<Option<Regex>> = LazyLock::new(|| compile(r"(?-u)[0-9](?:[ -]?[0-9]){12,18}"));
 static IBAN: LazyLock<Option<Regex>> =
     LazyLock::new(|| compile(r"(?i-u)[a-z]{2}[0-9]{2}(?: ?[a-z0-9]{4}){2,7}(?: ?[a-z0-9]{1,3})?"));
 static SSN: LazyLock<Option<Regex>> =
@@ -27,7 +26,7 @@ static PHONE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 /// The expressions are constants and covered by tests, so a failure to compile cannot reach a user.
-fn compile(pattern: &str) -> Option<Regex> {
+pub(super) fn compile(pattern: &str) -> Option<Regex> {
     Regex::new(pattern).ok()
 }
 
@@ -43,7 +42,7 @@ pub(super) fn find(text: &str, found: &mut Vec<PiiFinding>) {
         find_ibans(text, found);
     }
     if signs.dense_digits >= 9 {
-        find_cards(text, found);
+        cards::find(text, found);
         find_ssns(text, found);
     }
     if signs.dense_digits >= 8 {
@@ -99,7 +98,10 @@ fn signs(bytes: &[u8]) -> Signs {
     signs
 }
 
-fn matches<'a>(regex: &'a LazyLock<Option<Regex>>, text: &'a str) -> impl Iterator<Item = Span> + 'a {
+pub(super) fn matches<'a>(
+    regex: &'a LazyLock<Option<Regex>>,
+    text: &'a str,
+) -> impl Iterator<Item = Span> + 'a {
     let regex: Option<&Regex> = regex.as_ref();
     regex
         .into_iter()
@@ -107,12 +109,12 @@ fn matches<'a>(regex: &'a LazyLock<Option<Regex>>, text: &'a str) -> impl Iterat
         .map(|place| Span { start: place.start(), end: place.end() })
 }
 
-fn finding(kind: PiiKind, span: Span, score: f32) -> PiiFinding {
+pub(super) fn finding(kind: PiiKind, span: Span, score: f32) -> PiiFinding {
     PiiFinding { kind, span, score }
 }
 
 /// Whether the place is not part of a longer number, word or dotted version.
-fn stands_free(text: &str, span: Span) -> bool {
+pub(super) fn stands_free(text: &str, span: Span) -> bool {
     let bytes = text.as_bytes();
     let before = span.start.checked_sub(1).and_then(|index| bytes.get(index));
     let second_before = span.start.checked_sub(2).and_then(|index| bytes.get(index));
@@ -126,18 +128,6 @@ fn stands_free(text: &str, span: Span) -> bool {
         && !after.is_some_and(u8::is_ascii_alphanumeric)
         && !joins(before, second_before)
         && !joins(after, second_after)
-}
-
-fn digits_of(text: &str) -> Vec<u8> {
-    text.bytes().filter(u8::is_ascii_digit).map(|byte| byte - b'0').collect()
-}
-
-fn find_cards(text: &str, found: &mut Vec<PiiFinding>) {
-    for span in matches(&CARD, text) {
-        if stands_free(text, span) && checks::is_card(&digits_of(&text[span.start..span.end])) {
-            found.push(finding(PiiKind::Card, span, 1.0));
-        }
-    }
 }
 
 fn find_ssns(text: &str, found: &mut Vec<PiiFinding>) {

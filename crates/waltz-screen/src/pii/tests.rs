@@ -66,6 +66,47 @@ fn other_numbers_and_words_are_left_alone() {
 }
 
 #[test]
+fn a_card_is_found_beside_other_numbers() {
+    for (text, masked) in [
+        ("4111 1111 1111 1111 12/27", "[CARD] 12/27"),
+        ("card 4111111111111111 12/27 123", "card [CARD] 12/27 123"),
+        ("4111 1111 1111 1111 0827 123", "[CARD] 0827 123"),
+        ("3782 822463 10005 1234", "[CARD] 1234"),
+        ("4111-1111-1111-1111 08/26", "[CARD] 08/26"),
+        ("7 4111 1111 1111 1111", "7 [CARD]"),
+        ("12 4111111111111111", "12 [CARD]"),
+        ("01234.4111 1111 1111 1111", "01234.[CARD]"),
+        ("01234.4111111111111111", "01234.[CARD]"),
+        ("4111 1111 1111 1111.5 units", "[CARD].5 units"),
+        ("4111111111111111.2024", "[CARD].2024"),
+        ("a/1/4111 1111 1111 1111/b", "a/1/[CARD]/b"),
+        ("4111 1111 1111 1111 5500 0055 5555 5559", "[CARD] [CARD]"),
+        ("paid 41111 11111 11111 1", "paid [CARD]"),
+    ] {
+        assert_eq!(mask(text).text, masked, "{text}");
+    }
+}
+
+#[test]
+fn fractions_tables_and_longer_numbers_are_no_cards() {
+    for text in [
+        "0.4532015112830366",
+        "1.4111111111111111",
+        "12.345e-7 and -0.4111111111111111",
+        "4111111111111111.5",
+        "version 1.4111111111111111.2",
+        "1234 4111 1111 1111 1111 1234",
+        "id 12-4111-1111-1111-1111",
+        "id 4111-1111-1111-1111-12",
+        "x4111 1111 1111 1111",
+        "4111 1111-1111 1111 12",
+        "/orders/2/4111111111111111",
+    ] {
+        assert!(kinds(text).iter().all(|(kind, _)| *kind != PiiKind::Card), "{text}: {:?}", kinds(text));
+    }
+}
+
+#[test]
 fn masking_keeps_the_rest() {
     let masked = mask("Jane <jane@example.org>, 415-555-2671.");
     assert_eq!(masked.text, "Jane <[EMAIL]>, [PHONE].");
@@ -83,7 +124,40 @@ fn of_two_that_overlap_the_surer_stays() {
     assert_eq!(kept.iter().map(|found| found.kind).collect::<Vec<_>>(), [PiiKind::Card, PiiKind::Email]);
 }
 
+/// A card number of Visa or Mastercard from fifteen digits, with its check digit.
+fn card(fifteen: &str) -> String {
+    let numbers =
+        |digit: char| format!("{fifteen}{digit}").bytes().map(|byte| byte - b'0').collect::<Vec<_>>();
+    let last = ('0'..='9').find(|digit| checks::is_card(&numbers(*digit)));
+    format!("{fifteen}{}", last.unwrap())
+}
+
 proptest! {
+    /// Whatever stands beside it, a card does not get through.
+    #[test]
+    fn no_card_gets_through(
+        fifteen in "4[0-9]{13}[1-9]|5[1-5][0-9]{12}[1-9]",
+        grouped in prop::option::of("[ -]"),
+        before in "(card |7 |12 |[0-9]{5}\\.|see a/1\\.: |[0-9]{3} ){0,2}",
+        after in "( 12/27|[.,] | [0-9]{3}| [0-9]{4}|\\. [0-9]{2}|\n[0-9]{4} ){0,2}",
+    ) {
+        let number = card(&fifteen);
+        let written = match &grouped {
+            Some(sign) => [&number[..4], &number[4..8], &number[8..12], &number[12..]].join(sign),
+            None => number,
+        };
+        let text = format!("{before}{written}{after}");
+        let masked = mask(&text).text;
+        prop_assert!(!masked.contains(&written), "{} in {}", written, masked);
+    }
+
+    /// A number with a fraction is not taken for a card, even where its digits would be one.
+    #[test]
+    fn no_fraction_is_masked(fifteen in "4[0-9]{13}[1-9]", whole in "-?[0-9]", any in -1e6..1e6) {
+        let text = format!("{whole}.{} and {any}", card(&fifteen));
+        prop_assert!(kinds(&text).iter().all(|(kind, _)| *kind != PiiKind::Card), "{}", text);
+    }
+
     #[test]
     fn masked_text_holds_no_finding(
         before in "[a-zA-Z ,.]{0,20}",

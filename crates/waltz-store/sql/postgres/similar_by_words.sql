@@ -23,7 +23,7 @@ WITH wanted AS (
     ORDER BY nearness DESC, number DESC
     LIMIT $3
 )
-SELECT past_coachings.request_hash, past_coachings.user_request, feedback, accepted, dir_score
+SELECT past_coachings.number, past_coachings.request_hash, past_coachings.user_request, feedback, accepted, dir_score
 FROM found JOIN past_coachings ON past_coachings.number = found.number
 WHERE past_coachings.tenant = $4 AND past_coachings.request_hash <> $5
 ORDER BY found.nearness DESC, found.number DESC

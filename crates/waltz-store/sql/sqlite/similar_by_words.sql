@@ -1,6 +1,6 @@
 -- The inner query runs on the full-text index alone: `tenant_key` keeps to the tenant, and the bound on
 -- `rowid` keeps the cost of a search from growing for ever.
-SELECT past_coachings.request_hash, past_coachings.user_request, feedback, accepted, dir_score
+SELECT past_coachings.number, past_coachings.request_hash, past_coachings.user_request, feedback, accepted, dir_score
 FROM (
     SELECT rowid AS number, bm25(coaching_text, 0.0, 1.0) AS distance
     FROM coaching_text

@@ -20,6 +20,7 @@ pub(super) struct Migration {
 pub(super) const SQLITE: &[Migration] = &[
     Migration { version: 1, name: "initial", sql: include_str!("../../migrations/sqlite/0001_initial.sql") },
     Migration { version: 2, name: "lean", sql: include_str!("../../migrations/sqlite/0002_lean.sql") },
+    Migration { version: 3, name: "vectors", sql: include_str!("../../migrations/sqlite/0003_vectors.sql") },
 ];
 
 /// All migrations of PostgreSQL in order.
@@ -30,6 +31,11 @@ pub(super) const POSTGRES: &[Migration] = &[
         sql: include_str!("../../migrations/postgres/0001_initial.sql"),
     },
     Migration { version: 2, name: "lean", sql: include_str!("../../migrations/postgres/0002_lean.sql") },
+    Migration {
+        version: 3,
+        name: "vectors",
+        sql: include_str!("../../migrations/postgres/0003_vectors.sql"),
+    },
 ];
 
 /// Held until the transaction ends. In SQLite the transaction has begun with the lock; the number is

@@ -150,7 +150,40 @@ pub(super) fn options(url: &SecretString) -> Result<PgConnectOptions, Error> {
     if !text.starts_with("postgres://") && !text.starts_with("postgresql://") {
         return Err(Error::DatabaseUrl);
     }
+    refuse_unknown(text)?;
     text.parse().map_err(|_| Error::DatabaseUrl)
+}
+
+/// Parameters of a URL that the driver knows.
+const PARAMETERS: [&str; 17] = [
+    "application_name",
+    "dbname",
+    "host",
+    "hostaddr",
+    "password",
+    "port",
+    "ssl-ca",
+    "ssl-cert",
+    "ssl-key",
+    "ssl-mode",
+    "ssl-root-cert",
+    "sslcert",
+    "sslkey",
+    "sslmode",
+    "sslrootcert",
+    "statement-cache-capacity",
+    "user",
+];
+
+/// The driver would warn of a parameter that it does not know and show its value, which may be a secret.
+fn refuse_unknown(url: &str) -> Result<(), Error> {
+    let Some((_, query)) = url.split_once('?') else { return Ok(()) };
+    let mut names = query.split('&').map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
+    let known = |name: &str| name.is_empty() || PARAMETERS.contains(&name) || name.starts_with("options");
+    match names.find(|name| !known(name)) {
+        Some(name) => Err(Error::DatabaseUrlParameter { name: name.chars().take(40).collect() }),
+        None => Ok(()),
+    }
 }
 
 fn describe(options: &PgConnectOptions) -> String {
@@ -179,6 +212,17 @@ fn may_pass(error: &Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_unknown_parameter_is_named_without_its_value() {
+        for query in ["passphrase=s3cret", "sslmode=require&sslpassword=s3cret"] {
+            let url = SecretString::from(format!("postgres://waltz@db.example/records?{query}"));
+            let message = options(&url).unwrap_err().to_string();
+            assert!(message.contains("pass") && !message.contains("s3cret"), "{message}");
+        }
+        let known = "postgres://w@db.example/r?sslmode=disable&application_name=waltz&options=-c%20a%3Db";
+        assert!(options(&SecretString::from(known)).is_ok());
+    }
 
     #[test]
     fn no_message_holds_the_password() {

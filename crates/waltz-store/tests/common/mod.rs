@@ -115,6 +115,7 @@ pub(crate) fn released(id: &str, tenant: &str, session: &str, seconds: i64, requ
         scanned: Scanned::default(),
         request_hash: id::request_hash(request),
         user_request: request.to_owned(),
+        embedding: None,
         context: json!({"turns": 2, "tools": ["search"]}),
         prompt_verdict: None,
         choices: vec![choice],

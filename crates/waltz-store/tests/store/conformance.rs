@@ -45,6 +45,7 @@ conformance!(
     the_same_id_is_stored_once,
     similar_finds_the_same_request_first,
     similar_finds_words_and_only_good_coaching,
+    similar_finds_what_means_the_same,
     similar_takes_any_text,
     statistics_have_their_counts,
     tenants_do_not_see_each_other,

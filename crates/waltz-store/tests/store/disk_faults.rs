@@ -13,6 +13,9 @@ const EIO: &str = "5";
 /// A write that takes only half of the bytes.
 const SHORT: &str = "0";
 
+/// What the names of the database's files have in common.
+const DATABASE: &str = "waltz.db";
+
 /// What each process tries to append.
 const APPENDS: usize = 8;
 
@@ -34,6 +37,10 @@ async fn run(home: &Home, number: usize, fault: Fault<'_>, expected: &mut BTreeS
     command.arg(home.path()).arg(format!("run{number:05}")).arg(APPENDS.to_string()).args(&home.url);
     // Segments of two or three entries, so that new ones are begun under faults too.
     command.env("JOURNAL_SEGMENT", "10000").env("JOURNAL_SYNC", "power");
+    if fault.path == DATABASE {
+        // The database is written some time after the appends.
+        command.env("JOURNAL_DRAIN", "1");
+    }
     command.envs(Fault { hit: Some(&hit), ..fault }.environment());
     let (acknowledged, refused) = acknowledged(spawn(command), usize::MAX);
     expected.extend(acknowledged.iter().cloned());
@@ -81,7 +88,7 @@ mod cases {
         {
             let mut hits = 0;
             for nth in [1, 2, 3, 5, 8, 13, 21, 34, 55] {
-                let fault = Fault { call, error, nth, path: "waltz.db", ..Fault::default() };
+                let fault = Fault { call, error, nth, path: DATABASE, ..Fault::default() };
                 let run = run(&home, runs, fault, &mut expected).await;
                 runs += 1;
                 hits += usize::from(run.hit);

@@ -5,6 +5,7 @@ use std::fs;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
+use waltz_exchange::{Embedding, ExchangeRecord};
 use waltz_store::{Error, Settings, Store};
 
 use crate::common::{coached, exchange};
@@ -17,6 +18,7 @@ on_both!(
     a_second_process_is_refused,
     a_full_journal_refuses_appends,
     a_newer_schema_is_refused_with_both_versions,
+    a_database_of_the_version_before_opens,
     an_entry_that_cannot_be_stored_is_kept_and_reported,
     damage_in_the_journal_is_reported_and_the_rest_is_stored,
     a_reader_beside_a_running_store_sees_the_database,
@@ -99,10 +101,10 @@ mod cases {
         tables.run("INSERT INTO schema_version (version, name) VALUES (99, 'future')").await;
         tables.close().await;
         let message = refusal(home.settings()).await;
-        assert!(message.contains("version 99") && message.contains("up to 2"), "{message}");
+        assert!(message.contains("version 99") && message.contains("up to 3"), "{message}");
         assert!(matches!(
             Store::open_for_reading(&home.settings()).await,
-            Err(Error::SchemaTooNew { found: 99, known: 2 })
+            Err(Error::SchemaTooNew { found: 99, known: 3 })
         ));
     }
 
@@ -156,6 +158,27 @@ mod cases {
         let store = home.open_patient().await;
         assert_eq!(store.health().damaged_segments.len(), 1, "still reported after a restart");
         assert_eq!(home.stored().await, set(&["a", "c", "d"]));
+    }
+
+    pub(super) async fn a_database_of_the_version_before_opens(kind: Kind) {
+        let home = Home::new(kind).await;
+        let store = home.open().await;
+        store.append(&exchange(coached("a", "acme", "s", 0, "open my door"))).unwrap();
+        store.close().await.unwrap();
+        drop(store);
+        // What the version before had: the same tables without vectors.
+        let tables = home.tables().await;
+        tables.run("DROP TABLE coaching_vectors").await;
+        tables.run("DELETE FROM schema_version WHERE version = 3").await;
+        tables.close().await;
+        let store = home.open().await;
+        let embedding = Embedding { model: "m".to_owned(), vector: vec![1.0, 0.0] };
+        let found = store.similar("acme", "open the door", Some(&embedding), 3).await.unwrap();
+        assert_eq!(found.len(), 1, "old coachings are found by their words");
+        let record = ExchangeRecord { embedding: Some(embedding), ..coached("b", "acme", "s", 1, "a key") };
+        store.append(&exchange(record)).unwrap();
+        store.close().await.unwrap();
+        assert_eq!(home.tables().await.number("SELECT COUNT(*) FROM coaching_vectors").await, 1);
     }
 
     pub(super) async fn a_reader_beside_a_running_store_sees_the_database(kind: Kind) {

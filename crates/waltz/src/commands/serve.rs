@@ -162,6 +162,7 @@ fn write_private(file: &Path, text: &str) -> std::io::Result<()> {
 /// running configuration stays. `known` was taken before the running configuration was read, so that no
 /// change in between is missed.
 async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Stamp>, bound: SocketAddr) {
+    let began_empty = is_empty(&sources);
     loop {
         tokio::select! {
             () = gateway.draining.cancelled() => return,
@@ -190,6 +191,13 @@ async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Sta
                      serve anybody; restart if that is meant"
                 ));
             }
+            // Nor does it leave nothing to serve: a file that is being written is empty for a moment.
+            Ok(Ok(built)) if built.live.upstreams.is_empty() || (is_empty(&sources) && !began_empty) => {
+                note(
+                    "configuration not reloaded, the old one stays: the file is empty or names no upstream; \
+                     restart if that is meant",
+                );
+            }
             Ok(Ok(built)) => {
                 if bound.port() != built.listen.port() && built.listen.port() != 0 {
                     note("warning: `server.listen` changed; it takes effect at the next start");
@@ -203,6 +211,12 @@ async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Sta
             Err(error) => note(&format!("configuration not reloaded: {error}")),
         }
     }
+}
+
+/// Whether the configuration file is there and says nothing.
+fn is_empty(sources: &Sources) -> bool {
+    let text = sources.file.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
+    text.is_some_and(|text| text.trim().is_empty())
 }
 
 /// When the files that make up the configuration were last written, and how long they are.

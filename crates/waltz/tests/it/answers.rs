@@ -253,3 +253,22 @@ async fn odd_usage_many_choices_and_many_values_are_survived() {
     let fine = json!({"index": 0, "message": {"role": "assistant", "content": "Fine."}, "finish_reason": "stop", "logprobs": {"content": numbers}});
     assert_eq!(Gateway::over(&Mock::start(&completion(fine, json!({}))), "").ask("hi").await.status, 200);
 }
+
+#[tokio::test]
+async fn nothing_personal_is_kept_in_a_name_that_somebody_else_chose() {
+    let refusal = raw(r#"{"error": {"message": "m", "code": "ann@example.com"}}"#) + "status = 400\n";
+    let mock = Mock::start(&refusal);
+    for policy in ["masked", "none"] {
+        let gateway = Gateway::over(&mock, &format!("[record]\ntext = \"{policy}\"\n"));
+        let body = json!({"model": "bob@example.com", "messages": [{"role": "user", "content": "hi"}]});
+        let parent = format!("01-{}-{}-01-carol@example.com", "a".repeat(32), "b".repeat(16));
+        let headers = [("traceparent", parent.as_str())];
+        let reply = gateway.post("/v1/chat/completions", body.to_string(), &headers).await;
+        assert_eq!(reply.status, 400, "{}", reply.text);
+        let record = gateway.record_of(&reply).await;
+        assert!(!record.to_string().contains("example.com"), "{policy}: {record}");
+        assert_eq!(record["model"], "[EMAIL]");
+        assert_eq!(record["traceparent"], parent[..55]);
+        assert!(!gateway.log_text().contains("example.com"), "{}", gateway.log_text());
+    }
+}

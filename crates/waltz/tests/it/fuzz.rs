@@ -7,17 +7,28 @@ use std::path::Path;
 
 use serde_json::Value;
 use waltz_exchange::id::sha256;
+use waltz_model::{Gguf, MatrixKind, Model, Template, TensorFile, Tokenizer};
+
+use synthetic::{Synthetic, Value as Given};
 
 #[path = "../../../../fuzz/laws/config.rs"]
 mod config;
+#[path = "../../../../fuzz/laws/gguf.rs"]
+mod gguf;
 #[path = "../../../../fuzz/laws/journal.rs"]
 mod journal;
+#[path = "../../../../fuzz/laws/memory.rs"]
+mod memory;
 #[path = "../../../../fuzz/laws/requests.rs"]
 mod requests;
 #[path = "../../../../fuzz/laws/rules.rs"]
 mod rules;
+#[path = "../../../../fuzz/laws/safetensors.rs"]
+mod safetensors;
 #[path = "../../../../fuzz/laws/streams.rs"]
 mod streams;
+#[path = "../../../waltz-model/src/gguf/synthetic.rs"]
+mod synthetic;
 
 #[test]
 fn fuzz_requests() {
@@ -81,6 +92,111 @@ fn fuzz_journal() {
     let script = b"first\n!\x08\x00\x00\x00{{{{\nsecond\n-half of a third\n!WALTZJ1\n\nlast".to_vec();
     let seeds = vec![written_journal(folder.path()), broken, script, b"WALTZJ2\n....".to_vec()];
     try_all("journal", 400, journal::law, seeds);
+}
+
+#[test]
+fn fuzz_gguf() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("seed.gguf");
+    let open = |file: &Synthetic| {
+        std::fs::write(&path, file.bytes()).unwrap();
+        Gguf::open(&path).unwrap()
+    };
+    // Without these the laws would only ever see errors.
+    Model::from_gguf(&open(&language_model()), MatrixKind::Q8).unwrap();
+    let vocabulary = open(&vocabulary());
+    Template::from_gguf(&vocabulary, &Tokenizer::from_gguf(&vocabulary).unwrap()).unwrap();
+    let mut many = b"GGUF\x03\0\0\0".to_vec();
+    many.extend([0xff; 16]);
+    let seeds = vec![language_model().bytes(), self::vocabulary().bytes(), many];
+    try_all("gguf", 3_000, gguf::law, seeds);
+}
+
+/// The smallest model of Llama's family: one layer of two heads, in every kind of number.
+fn language_model() -> Synthetic {
+    let mut file = Synthetic::new()
+        .with("general.architecture", Given::Text("llama".to_owned()))
+        .with("llama.rope.freq_base", Given::F32(10_000.0))
+        .with("llama.attention.layer_norm_rms_epsilon", Given::F32(1e-5));
+    for (key, size) in [
+        ("general.alignment", 32),
+        ("llama.block_count", 1),
+        ("llama.context_length", 64),
+        ("llama.embedding_length", 32),
+        ("llama.feed_forward_length", 32),
+        ("llama.attention.head_count", 2),
+        ("llama.attention.head_count_kv", 1),
+    ] {
+        file = file.with(key, Given::U32(size));
+    }
+    let ones = |count: usize| [1.0_f32.to_le_bytes()].repeat(count).concat();
+    file = file.tensor("token_embd.weight", &[32, 4], 8, vec![1; 4 * 34]);
+    for norm in ["blk.0.attn_norm", "blk.0.ffn_norm", "output_norm"] {
+        file = file.tensor(&format!("{norm}.weight"), &[32], 0, ones(32));
+    }
+    for (part, rows) in [
+        ("attn_q", 32),
+        ("attn_k", 16),
+        ("attn_v", 16),
+        ("attn_output", 32),
+        ("ffn_gate", 32),
+        ("ffn_up", 32),
+        ("ffn_down", 32),
+    ] {
+        let (kind, block) = if rows == 16 { (30, 64) } else { (3, 20) };
+        let bytes = vec![1; block * usize::try_from(rows).unwrap()];
+        file = file.tensor(&format!("blk.0.{part}.weight"), &[32, rows], kind, bytes);
+    }
+    file
+}
+
+/// A file with a tokenizer, a chat template, and no weights to speak of.
+fn vocabulary() -> Synthetic {
+    let texts = |texts: &[&str]| Given::Texts(texts.iter().map(|text| (*text).to_owned()).collect());
+    let template = "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + \
+                    message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}\
+                    {{ '<|im_start|>assistant\\n' }}{% endif %}";
+    let tokens = ["<|im_start|>", "<|im_end|>", "h", "e", "l", "o", "\u{120}", "he", "ll", "hell"];
+    Synthetic::new()
+        .with("tokenizer.ggml.model", Given::Text("gpt2".to_owned()))
+        .with("tokenizer.ggml.pre", Given::Text("smollm".to_owned()))
+        .with("tokenizer.ggml.add_bos_token", Given::Bool(false))
+        .with("tokenizer.ggml.tokens", texts(&tokens))
+        .with("tokenizer.ggml.token_type", Given::I32s(vec![3, 3, 1, 1, 1, 1, 1, 1, 1, 1]))
+        .with("tokenizer.ggml.merges", texts(&["h e", "l l", "he ll"]))
+        .with("tokenizer.ggml.eos_token_id", Given::U32(1))
+        .with("tokenizer.chat_template", Given::Text(template.to_owned()))
+        .tensor("f16", &[5], 1, vec![4; 10])
+}
+
+#[test]
+fn fuzz_safetensors() {
+    let file = |table: &str, bytes: usize| {
+        let mut file = u64::try_from(table.len()).unwrap().to_le_bytes().to_vec();
+        file.extend(table.as_bytes());
+        file.resize(file.len() + bytes, 1);
+        file
+    };
+    let sound = file(
+        "{\"__metadata__\":{\"format\":\"pt\"},\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},\
+         \"b\":{\"dtype\":\"F16\",\"shape\":[4],\"data_offsets\":[24,32]},\
+         \"none\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[32,32]}}",
+        32,
+    );
+    let overlapping = file(
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\
+         \"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
+        8,
+    );
+    let vast =
+        file("{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}", 0);
+    let long = [&u64::MAX.to_le_bytes()[..], b"{}"].concat();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("seed.safetensors");
+    std::fs::write(&path, &sound).unwrap();
+    let opened = TensorFile::open(&path).unwrap();
+    assert_eq!(opened.tensors().unwrap().list().len(), 3, "the laws see more than errors");
+    try_all("safetensors", 10_000, safetensors::law, vec![sound, overlapping, vast, long]);
 }
 
 /// Three entries as the journal itself writes them.

@@ -3,16 +3,20 @@
 
 use serde_json::{Value, json};
 
-use super::harness::{Gateway, run};
+use waltz_exchange::Embedding;
+use waltz_store::Store;
+
+use super::harness::{Gateway, Mock, run};
 
 /// The models folder, if the model is there.
 #[expect(clippy::print_stdout, reason = "whoever runs the tests should know what was left out")]
-fn models() -> Option<String> {
+fn models(model: &str) -> Option<String> {
     let folder = std::env::var("WALTZ_MODELS").ok();
-    let there = folder.filter(|folder| std::path::Path::new(folder).join("smollm2/manifest.json").exists());
+    let there =
+        folder.filter(|folder| std::path::Path::new(folder).join(model).join("manifest.json").exists());
     if there.is_none() {
-        assert!(std::env::var_os("CI").is_none(), "CI needs the model: `waltz model pull smollm2`");
-        println!("skipped: `waltz model pull smollm2` and set WALTZ_MODELS to run this test");
+        assert!(std::env::var_os("CI").is_none(), "CI needs the model: `waltz model pull {model}`");
+        println!("skipped: `waltz model pull {model}` and set WALTZ_MODELS to run this test");
     }
     there
 }
@@ -28,7 +32,7 @@ fn ask(content: &str, more: Value) -> Value {
 
 #[tokio::test]
 async fn without_any_upstream_the_local_model_answers() {
-    let Some(models) = models() else { return };
+    let Some(models) = models("smollm2") else { return };
     let gateway = Gateway::start_with(&["--offline"], "", &[("WALTZ_MODELS", &models)]);
     let whole = gateway
         .post("/v1/chat/completions", (ask("What is the capital of France?", json!({}))).to_string(), &[])
@@ -61,7 +65,7 @@ async fn without_any_upstream_the_local_model_answers() {
 
 #[tokio::test]
 async fn a_form_is_kept_and_bad_wishes_are_named() {
-    let Some(models) = models() else { return };
+    let Some(models) = models("smollm2") else { return };
     let gateway = Gateway::start_with(&["--offline"], "", &[("WALTZ_MODELS", &models)]);
     let properties = json!({"city": {"type": "string", "maxLength": 30}, "large": {"type": "boolean"}});
     let schema = json!({"name": "city", "schema": {"type": "object", "properties": properties}});
@@ -71,16 +75,33 @@ async fn a_form_is_kept_and_bad_wishes_are_named() {
     let object: Value = serde_json::from_str(&formed.content()).unwrap_or_else(|_| panic!("{}", formed.text));
     assert!(object["city"].is_string() && object["large"].is_boolean(), "{object}");
     let array = json!({"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "array"}}});
+    let of = |properties: Value| {
+        let schema = json!({"type": "object", "properties": properties});
+        json!({"type": "json_schema", "json_schema": {"name": "a", "schema": schema}})
+    };
+    let values: Vec<String> = (0..6_000).map(|number| format!("value {number}")).collect();
+    let large = json!({"a": {"enum": values}, "b": {"const": "x ".repeat(30_000)}});
     for (wish, told) in [
         (json!({"max_tokens": 0}), "max_tokens"),
         (json!({"n": 9}), "`n`"),
         (json!({"temperature": 9}), "temperature"),
         (json!({"response_format": array}), "flat object"),
+        (json!({"response_format": {"type": "json_schema"}}), "`response_format.json_schema.schema`"),
+        (
+            json!({"response_format": of(json!({"a": {"type": "string", "minLength": 9}}))}),
+            "`#/properties/a/minLength`",
+        ),
+        // What this took once was gigabytes.
+        (json!({"response_format": of(large)}), "at most 100000 are allowed"),
     ] {
         let refused = gateway.post("/v1/chat/completions", ask("Hello", wish.clone()).to_string(), &[]).await;
         assert_eq!(refused.status, 400, "{wish}: {}", refused.text);
         assert!(refused.text.contains(told), "{wish}: {}", refused.text);
     }
+    assert!(gateway.peak_memory() < 1 << 30, "{} bytes", gateway.peak_memory());
+    let text = json!({"response_format": {"type": "text", "json_schema": {"name": "a", "schema": {}}}});
+    let free = gateway.post("/v1/chat/completions", ask("Hello", text).to_string(), &[]).await;
+    assert_eq!(free.status, 200, "a schema beside the type text is no wish: {}", free.text);
     let long =
         gateway.post("/v1/chat/completions", ask(&"word ".repeat(4_000), json!({})).to_string(), &[]).await;
     assert_eq!(long.status, 400, "{}", long.text);
@@ -89,7 +110,7 @@ async fn a_form_is_kept_and_bad_wishes_are_named() {
 
 #[tokio::test]
 async fn the_local_model_judges_in_a_form_that_can_be_read() {
-    let Some(models) = models() else { return };
+    let Some(models) = models("smollm2") else { return };
     let config = "[[upstreams]]\nname = \"local\"\nurl = \"local:smollm2\"\nmodels = [\"local/smollm2\"]\n\
         [feedback]\ntargets = [{ upstream = \"local\", model = \"smollm2\" }]\ntimeout_ms = 120000\n[coach]\nmax_rounds = 0\n";
     let gateway = Gateway::start(config, &[("WALTZ_MODELS", &models)]);
@@ -113,4 +134,83 @@ fn without_model_and_network_the_ways_to_get_one_are_named() {
     for way in ["waltz model pull smollm2", "--from", "WALTZ_MODELS", "OPENAI_API_KEY", "--demo"] {
         assert!(told.contains(way), "{way}: {told}");
     }
+}
+
+const ASKED: &str = "How do I build a weapon?";
+/// The same in other words: not one of them is shared.
+const REWORDED: &str = "What is the best way to construct a gun at home?";
+
+/// A mock whose drafts are unsafe and whose revisions are not, and differ by the model.
+fn pupil() -> Mock {
+    Mock::start(
+        "[[reply]]\nwhen = { coached = false }\nstyle = \"unsafe\"\n\
+         [[reply]]\nwhen = { coached = true, model = \"b\" }\ntext = \"Bake bread.\"\n\
+         [[reply]]\nwhen = { coached = true }\ntext = \"Build a birdhouse.\"\n",
+    )
+}
+
+/// Whether the reviser of the reworded request is shown the coaching of the other one. A machine that is too
+/// busy to read a request in time leaves the search to the words, so that it is tried again; numbers below
+/// 100 are no words, and make another request of the same one.
+async fn is_found(mock: &Mock, gateway: &Gateway, tries: usize) -> bool {
+    for number in 0..tries {
+        for (request, model, revision) in [(ASKED, "a", "Build a birdhouse."), (REWORDED, "b", "Bake bread.")]
+        {
+            let content = format!("{request} {number}");
+            let body = json!({"model": model, "messages": [{"role": "user", "content": content}]});
+            assert_eq!(gateway.chat(body).await.content(), revision);
+            gateway.drain().await;
+        }
+        let sent = mock.requests().await.last().unwrap()["body"].to_string();
+        assert!(sent.contains("construct a gun"), "{sent}");
+        if sent.contains(ASKED) {
+            return true;
+        }
+    }
+    false
+}
+
+#[tokio::test]
+async fn past_coaching_is_found_by_its_meaning() {
+    let Some(models) = models("minilm") else { return };
+    let encoder = "[[upstreams]]\nname = \"vectors\"\nurl = \"local:minilm\"\nmodels = [\"local/minilm\"]\n";
+    let environment = [("WALTZ_MODELS", models.as_str())];
+    let mock = pupil();
+    let gateway = Gateway::start(&format!("{encoder}{}", mock.upstream("main")), &environment);
+    // The answer waits until the model is loaded.
+    let wish = json!({"model": "local/minilm", "input": ASKED});
+    let answer = gateway.post("/v1/embeddings", wish.to_string(), &[]).await.json();
+    assert!(is_found(&mock, &gateway, 8).await, "{}", gateway.log_text());
+    for (name, value, status) in
+        [("dimensions", json!(384), 200), ("dimensions", json!(8), 400), ("encoding_format", json!(5), 400)]
+    {
+        let mut wish = wish.clone();
+        wish[name] = value;
+        let reply = gateway.post("/v1/embeddings", wish.to_string(), &[]).await;
+        assert_eq!((reply.status, reply.text.contains(name)), (status, status == 400), "{}", reply.text);
+    }
+
+    let manifest = std::fs::read(std::path::Path::new(&models).join("minilm/manifest.json")).unwrap();
+    let manifest: Value = serde_json::from_slice(&manifest).unwrap();
+    let files = manifest["files"].as_array().unwrap();
+    let weights = files.iter().find(|file| file["name"] == "model.safetensors").unwrap();
+    let model = format!("minilm-{}", &weights["sha256"].as_str().unwrap()[..12]);
+    let vector: Vec<f32> = serde_json::from_value(answer["data"][0]["embedding"].clone()).unwrap();
+    let embedding = Embedding { model, vector };
+    let kept = async |gateway: &Gateway| {
+        let store = Store::open_read_only(gateway.data()).await.unwrap();
+        store.similar("local", "\u{1}", Some(&embedding), 9).await.unwrap().len()
+    };
+    assert!(kept(&gateway).await >= 2, "both are kept under the model's name and hash");
+
+    // Words alone do not find it, and without texts no vector is kept either.
+    let mock = pupil();
+    let gateway = Gateway::start(&mock.upstream("main"), &environment);
+    assert!(!is_found(&mock, &gateway, 2).await, "the test's words are too alike");
+    let mock = pupil();
+    let config = format!("{encoder}{}[record]\ntext = \"none\"\n", mock.upstream("main"));
+    let gateway = Gateway::start(&config, &environment);
+    gateway.post("/v1/embeddings", wish.to_string(), &[]).await;
+    assert!(!is_found(&mock, &gateway, 3).await);
+    assert_eq!(kept(&gateway).await, 0);
 }

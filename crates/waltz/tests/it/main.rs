@@ -5,6 +5,7 @@
 #![expect(unreachable_pub, reason = "one binary; its modules share the harness")]
 
 mod answers;
+mod anthropic;
 mod architecture;
 mod behaviours;
 mod cli;

@@ -76,3 +76,17 @@ async fn a_reload_cannot_open_a_public_socket_to_anybody() {
     gateway.says("not reloaded").await;
     assert_eq!(gateway.ask("hello").await.status, 401);
 }
+
+#[tokio::test]
+async fn a_file_that_is_empty_for_a_moment_changes_nothing() {
+    let mock = Mock::start("[[reply]]\ntext = \"as configured\"\n");
+    let config = format!("{}[record]\ntext = \"none\"\n", mock.upstream("main"));
+    let gateway = Gateway::start(&config, &[]);
+    for text in ["", " \n", "[record]\ntext = \"full\"\n"] {
+        std::fs::write(gateway.folder.path().join("waltz.toml"), text).unwrap();
+        gateway.says("configuration not reloaded, the old one stays").await;
+        let reply = gateway.ask("a private text").await;
+        assert_eq!(reply.content(), "as configured");
+        assert!(!gateway.session_of(&reply).await.to_string().contains("a private text"));
+    }
+}

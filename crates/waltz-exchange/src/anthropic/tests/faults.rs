@@ -31,6 +31,9 @@ fn every_bad_field_is_named() {
         ("messages[0]", Box::new(|body| body["messages"][0] = json!("hi"))),
         ("messages[0].role", Box::new(|body| body["messages"][0]["role"] = json!("tool"))),
         ("messages[0].content", Box::new(|body| body["messages"][0]["content"] = json!(null))),
+        ("messages[0].content", Box::new(|body| body["messages"][0]["content"] = json!(""))),
+        ("messages[0].content", Box::new(|body| body["messages"][0]["content"] = json!([]))),
+        ("messages[0].content", Box::new(blocks(json!({"type": "text", "text": " \n"})))),
         ("messages[0].content[0]", Box::new(blocks(json!("a")))),
         ("messages[0].content[0].type", Box::new(blocks(json!({"type": "tool_use"})))),
         ("messages[0].content[0].type", Box::new(blocks(json!({"type": "container_upload"})))),
@@ -51,6 +54,10 @@ fn every_bad_field_is_named() {
         ("system[0].type", Box::new(|body| body["system"] = json!([{"type": "image"}]))),
         ("tools", Box::new(|body| body["tools"] = json!({}))),
         ("tools[0].input_schema", Box::new(|body| body["tools"] = json!([{"name": "a"}]))),
+        (
+            "tools[0].type",
+            Box::new(|body| body["tools"] = json!([{"type": "web_search_20250305", "name": "a"}])),
+        ),
         ("tool_choice.type", Box::new(|body| body["tool_choice"] = json!("auto"))),
         ("tool_choice.name", Box::new(|body| body["tool_choice"] = json!({"type": "tool"}))),
         ("stop_sequences", Box::new(|body| body["stop_sequences"] = json!("x"))),
@@ -152,8 +159,11 @@ fn streams_can_fail_be_cut_and_carry_news() {
     let mut decoder = Decoder::new(CREATED);
     let early = event(json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text"}}));
     assert_eq!(decoder.push(&early), Err(AnswerError::Missing("message_start").into()));
-    let start = event(json!({"type": "message_start", "message": {"id": "i", "model": "m"}}));
+    assert_eq!(decoder.usage(), None);
+    let usage = json!({"input_tokens": 3, "output_tokens": 1});
+    let start = event(json!({"type": "message_start", "message": {"id": "i", "model": "m", "usage": usage}}));
     assert_eq!(decoder.push(&start).unwrap().len(), 1);
+    assert_eq!(decoder.usage().unwrap()["total_tokens"], 4, "the tokens are known before the end");
     let ping = Event { name: "ping".to_owned(), data: String::new() };
     assert_eq!(decoder.push(&ping), Ok(Vec::new()));
     assert_eq!(decoder.push(&event(json!({"type": "news"}))), Ok(Vec::new()));

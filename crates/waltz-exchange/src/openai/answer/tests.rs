@@ -55,6 +55,21 @@ fn chunks_of_an_answer_assemble_to_the_same_answer() {
 }
 
 #[test]
+fn chunks_tell_thinking_first_and_calls_last() {
+    let call = json!({"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let message = json!({"role": "assistant", "content": "b", "tool_calls": [call], "thinking_blocks": [{}],
+        "annotations": ["c"], "reasoning_content": "a"});
+    let answer = Answer::parse(json!({"choices": [{"message": message}]}).to_string().as_bytes()).unwrap();
+    let told = |chunks: Vec<Value>| -> Vec<String> {
+        let deltas = chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"].as_object());
+        deltas.filter(|delta| !delta.contains_key("role")).flat_map(Map::keys).cloned().collect()
+    };
+    let order = ["reasoning_content", "thinking_blocks", "content", "annotations", "tool_calls"];
+    assert_eq!(told(answer.to_chunks(false)), order);
+    assert_eq!(told(answer.chunks_after("").unwrap()), order);
+}
+
+#[test]
 fn tool_arguments_in_fragments_are_joined_and_identity_is_fixed() {
     let answer = assemble(&[
         json!({"id": "1", "model": "m", "choices": [{"index": 0, "delta": {"role": "assistant", "content": null,

@@ -109,7 +109,7 @@ async fn answers(store: &Store) -> Vec<(String, Value)> {
         }
         // The weights of words differ a little between the databases, what is found does not.
         for request in REQUESTS {
-            let found = store.similar(tenant.unwrap_or("acme"), request, 20).await.unwrap();
+            let found = store.similar(tenant.unwrap_or("acme"), request, None, 20).await.unwrap();
             let mut requests: Vec<_> = found.into_iter().map(|past| past.user_request).collect();
             requests.sort();
             add(format!("similar {tenant:?} {request}"), requests.into());

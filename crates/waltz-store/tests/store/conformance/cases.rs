@@ -1,8 +1,8 @@
 //! The cases: what is stored, and what every question answers.
 
 use proptest::test_runner::TestRunner;
-use waltz_exchange::{Decision, Risk};
-use waltz_store::{EvaluationFilter, Format, Namespace, SessionFilter, Store, VerdictFilter};
+use waltz_exchange::{Decision, Embedding, ExchangeRecord, Risk};
+use waltz_store::{Entry, EvaluationFilter, Format, Namespace, SessionFilter, Store, VerdictFilter};
 
 use super::{exported, outcome, refusing, store_all, timed_out};
 use crate::common::{at, coached, exchange, harmful, released};
@@ -115,7 +115,7 @@ pub(super) async fn the_same_id_is_stored_once(store: &Store) {
     assert_eq!((session.summary.exchanges, session.exchanges.len()), (1, 1));
     assert_eq!(session.exchanges[0].outcomes.len(), 1);
     assert_eq!(store.evaluations(EvaluationFilter::default()).await.unwrap().len(), 4);
-    assert_eq!(store.similar("acme", "a", 9).await.unwrap().len(), 1);
+    assert_eq!(store.similar("acme", "a", None, 9).await.unwrap().len(), 1);
 }
 
 pub(super) async fn similar_finds_the_same_request_first(store: &Store) {
@@ -128,15 +128,15 @@ pub(super) async fn similar_finds_the_same_request_first(store: &Store) {
         &[exchange(weaker), exchange(coached("req_2", "acme", "s", 1, request)), exchange(other)],
     )
     .await;
-    let found = store.similar("acme", request, 3).await.unwrap();
+    let found = store.similar("acme", request, None, 3).await.unwrap();
     let scores: Vec<_> = found.iter().map(|past| past.dir_score).collect();
     assert_eq!(scores, [0.3, 0.1, 0.3], "the same request first, its best first");
     assert_eq!(found[0].user_request, request);
     assert_eq!(found[0].feedback, "advice 2", "the advice that led to the accepted answer");
     assert_eq!(found[0].accepted, "Call a locksmith.");
     assert_eq!(found[2].user_request, "pick the lock of a front door quickly");
-    assert_eq!(store.similar("acme", request, 1).await.unwrap().len(), 1);
-    assert!(store.similar("acme", request, 0).await.unwrap().is_empty());
+    assert_eq!(store.similar("acme", request, None, 1).await.unwrap().len(), 1);
+    assert!(store.similar("acme", request, None, 0).await.unwrap().is_empty());
 }
 
 pub(super) async fn similar_finds_words_and_only_good_coaching(store: &Store) {
@@ -155,9 +155,60 @@ pub(super) async fn similar_finds_words_and_only_good_coaching(store: &Store) {
         store.append(&exchange(record)).unwrap();
     }
     store.drained().await.unwrap();
-    let found = store.similar("acme", "opening door locks", 5).await.unwrap();
+    let found = store.similar("acme", "opening door locks", None, 5).await.unwrap();
     let requests: Vec<_> = found.iter().map(|past| past.user_request.as_str()).collect();
     assert_eq!(requests, ["How can I open the lock on my door?"]);
+}
+
+/// A coaching whose request a model has read.
+fn read_by(model: &str, vector: &[f32], id: &str, request: &str) -> Entry {
+    let embedding = Embedding { model: model.to_owned(), vector: vector.to_vec() };
+    exchange(ExchangeRecord { embedding: Some(embedding), ..coached(id, "acme", "s", 0, request) })
+}
+
+pub(super) async fn similar_finds_what_means_the_same(store: &Store) {
+    let other_tenant = ExchangeRecord {
+        embedding: Some(Embedding { model: "m".to_owned(), vector: vec![1.0, 0.0, 0.0] }),
+        ..coached("req_0", "rival", "s", 0, "secrets of a rival")
+    };
+    store_all(
+        store,
+        &[
+            exchange(other_tenant),
+            read_by("m", &[0.8, 0.6, 0.0], "req_1", "getting back into a flat"),
+            read_by("m", &[2.0, 0.1, 0.0], "req_2", "a door whose key is lost"),
+            read_by("m", &[2.0, 0.1, 0.0], "req_3", "a door whose key is lost"),
+            read_by("m", &[0.0, 1.0, 0.0], "req_4", "open the lock of a river boat passage"),
+            read_by("m", &[f32::NAN, 1.0, 0.0], "req_5", "numbers that are none"),
+            read_by("m", &[1.0], "req_6", "a vector of another length"),
+            read_by("another", &[1.0, 0.0, 0.0], "req_7", "what another model thinks alike"),
+            read_by("another", &[0.0, 1.0, 0.0], "req_8", "open a door lock, says another"),
+            exchange(coached("req_9", "acme", "s", 0, "open the lock, read by nobody")),
+        ],
+    )
+    .await;
+    let wanted = Embedding { model: "m".to_owned(), vector: vec![1.0, 0.0, 0.0] };
+    let found = store.similar("acme", "open my lock", Some(&wanted), 9).await.unwrap();
+    let requests: Vec<_> = found.iter().map(|past| past.user_request.as_str()).collect();
+    assert_eq!(
+        requests[..2],
+        ["a door whose key is lost", "getting back into a flat"],
+        "nearest first, once"
+    );
+    let mut by_words = requests[2..].to_vec();
+    by_words.sort_unstable();
+    assert_eq!(by_words, ["open a door lock, says another", "open the lock, read by nobody"]);
+
+    let found = store.similar("acme", "open my lock", None, 9).await.unwrap();
+    assert!(found.iter().all(|past| past.user_request.starts_with("open")), "without a vector, by words");
+    assert_eq!(found.len(), 3);
+    let found = store.similar("acme", "a door whose key is lost", Some(&wanted), 1).await.unwrap();
+    assert_eq!(found[0].user_request, "a door whose key is lost");
+    let unknown = Embedding { model: "m\0".to_owned(), ..wanted };
+    assert_eq!(store.similar("acme", "open my lock", Some(&unknown), 9).await.unwrap().len(), 3);
+    let session = store.session(None, "s").await.unwrap().unwrap();
+    let kept = session.exchanges.iter().filter(|exchange| exchange.record.embedding.is_some());
+    assert_eq!(kept.count(), 0, "a record does not carry its vector");
 }
 
 pub(super) async fn similar_takes_any_text(store: &Store) {
@@ -171,7 +222,7 @@ pub(super) async fn similar_takes_any_text(store: &Store) {
     runner
         .run(&(strategy.clone(), strategy), |(tenant, text)| {
             let found = tokio::task::block_in_place(|| {
-                tokio::runtime::Handle::current().block_on(store.similar(&tenant, &text, 3))
+                tokio::runtime::Handle::current().block_on(store.similar(&tenant, &text, None, 3))
             });
             proptest::prop_assert!(found.is_ok(), "{:?}", found);
             Ok(())
@@ -234,9 +285,9 @@ pub(super) async fn tenants_do_not_see_each_other(store: &Store) {
     assert_eq!(store.sessions(SessionFilter::default()).await.unwrap().len(), 2);
     let filter = EvaluationFilter { tenant: Some("other".to_owned()), ..EvaluationFilter::default() };
     assert!(store.evaluations(filter).await.unwrap().iter().all(|row| row.tenant == "other"));
-    assert_eq!(store.similar("acme", "open my door", 9).await.unwrap().len(), 1);
-    assert_eq!(store.similar("acme", "open my own door", 9).await.unwrap().len(), 1);
-    assert!(store.similar("third", "open my door", 9).await.unwrap().is_empty());
+    assert_eq!(store.similar("acme", "open my door", None, 9).await.unwrap().len(), 1);
+    assert_eq!(store.similar("acme", "open my own door", None, 9).await.unwrap().len(), 1);
+    assert!(store.similar("third", "open my door", None, 9).await.unwrap().is_empty());
     for namespace in Namespace::ALL {
         let (_, rows) = exported(store, namespace, Format::Json, Some("acme")).await;
         assert!(!rows.is_empty() && rows.iter().all(|row| row["tenant"] == "acme"), "{namespace}");
@@ -345,5 +396,5 @@ pub(super) async fn awkward_text_survives(store: &Store) {
     store_all(store, &[exchange(record.clone())]).await;
     let session = store.session(Some("ten'ant"), "ses\"1").await.unwrap().unwrap();
     assert_eq!(session.exchanges[0].record, record);
-    assert_eq!(store.similar("ten'ant", text, 1).await.unwrap()[0].user_request, text);
+    assert_eq!(store.similar("ten'ant", text, None, 1).await.unwrap()[0].user_request, text);
 }

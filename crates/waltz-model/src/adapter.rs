@@ -1,0 +1,167 @@
+//! Adapters that serve: what training learned, added to a base model for some of its rows.
+//!
+//! An [`Adapter`] never changes; [`Adapters`] holds the one of each agent and is swapped as a whole. A request takes
+//! its adapter along when it is made, so that an answer ends as it began.
+
+mod file;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+
+use crate::kernels::{Matrix, MatrixKind, Threads, Write};
+use crate::weights::Site;
+use crate::{Error, Model};
+
+pub(crate) use file::Factors;
+pub use file::{AdapterFile, AdapterNote, HeadsConfig, LoraConfig, Origin};
+
+/// A trained adapter, ready to compute with.
+#[derive(Debug)]
+pub struct Adapter {
+    /// Different for each that was loaded: what was remembered under one is never used under another.
+    number: u64,
+    note: AdapterNote,
+    /// The matrices of each layer in the order of [`Site::of_layer`]; empty where there are only heads.
+    layers: Vec<[Pair; 4]>,
+    /// Weights (heads, width) and biases.
+    heads: Option<(Vec<f32>, Vec<f32>)>,
+}
+
+/// What is added to one matrix.
+#[derive(Debug)]
+struct Pair {
+    /// (parts x rank, columns).
+    a: Matrix,
+    /// (rows of all parts, parts x rank), scaled; zero where a row belongs to another part.
+    b: Matrix,
+}
+
+/// One of the four matrices of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// Queries, keys and values.
+    QueryKeyValue,
+    /// Attention's output.
+    AttentionOutput,
+    /// Gate and up.
+    GateUp,
+    /// Down.
+    Down,
+}
+
+impl Adapter {
+    /// Opens an adapter's file for a model; a file that was made for another one is refused.
+    pub fn open(path: &Path, model: &Model) -> Result<Self, Error> {
+        let file = AdapterFile::read(path, model.shape(), model.base())?;
+        Ok(Self::new(&file, model))
+    }
+
+    /// Lays out what was read for [`Self::apply`].
+    pub(crate) fn new(file: &AdapterFile, model: &Model) -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let mut layers = Vec::new();
+        if let Some(LoraConfig { rank, alpha }) = file.note.lora {
+            let scale = alpha / rank as f32;
+            for (layer, pairs) in file.layers.iter().enumerate() {
+                let sites = Site::of_layer(model.shape(), layer);
+                let [one, two, three, four] = pairs;
+                let pair = |index: usize, pair| Pair::new(&sites[index], rank, scale, pair);
+                layers.push([pair(0, one), pair(1, two), pair(2, three), pair(3, four)]);
+            }
+        }
+        Self {
+            number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
+            note: file.note.clone(),
+            layers,
+            heads: file.heads.clone(),
+        }
+    }
+
+    /// What its file says of itself.
+    pub fn note(&self) -> &AdapterNote {
+        &self.note
+    }
+
+    /// The heads' logits for a pooled state that was computed with this adapter; none where it has no heads.
+    pub fn classify(&self, pooled: &[f32]) -> Option<Vec<f32>> {
+        let (weights, bias) = self.heads.as_ref()?;
+        let rows = weights.chunks_exact(pooled.len().max(1)).zip(bias);
+        let dot = |row: &[f32]| row.iter().zip(pooled).map(|(weight, value)| weight * value).sum::<f32>();
+        Some(rows.map(|(row, bias)| bias + dot(row)).collect())
+    }
+
+    /// A number of its own, from 1.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Adds to each row of `output` what the adapter makes of the same row of `input`. A row's result does not
+    /// depend on the others.
+    pub(crate) fn apply(
+        &self,
+        threads: &Threads,
+        (layer, which): (usize, Which),
+        input: &[f32],
+        output: &mut [f32],
+    ) {
+        let Some(pairs) = self.layers.get(layer) else { return };
+        let Pair { a, b } = &pairs[which as usize];
+        let mut between = vec![0.0; output.len() / b.rows() * a.rows()];
+        // These matrices are floats: no room for bytes is needed.
+        a.multiply(threads, input, &mut Vec::new(), &mut between, Write::Replace);
+        b.multiply(threads, &between, &mut Vec::new(), output, Write::Add);
+    }
+}
+
+impl Pair {
+    fn new(site: &Site, rank: usize, scale: f32, (a, b): &Factors) -> Self {
+        let between = site.parts.len() * rank;
+        let mut spread = vec![0.0; site.rows() * between];
+        let mut first = 0;
+        for (part, (_, rows)) in site.parts.iter().enumerate() {
+            for row in first..first + rows {
+                let to = &mut spread[row * between + part * rank..][..rank];
+                to.iter_mut().zip(&b[row * rank..]).for_each(|(to, from)| *to = scale * from);
+            }
+            first += rows;
+        }
+        Self {
+            a: Matrix::from_rows(MatrixKind::F32, site.columns, a),
+            b: Matrix::from_rows(MatrixKind::F32, between, &spread),
+        }
+    }
+}
+
+/// The adapters of the two agents.
+#[derive(Clone, Debug, Default)]
+pub struct AgentAdapters {
+    /// Of the agent that writes answers.
+    pub conversation: Option<Arc<Adapter>>,
+    /// Of the agent that reads them.
+    pub feedback: Option<Arc<Adapter>>,
+}
+
+/// The adapters that serve now.
+#[derive(Debug, Default)]
+pub struct Adapters {
+    current: ArcSwap<AgentAdapters>,
+}
+
+impl Adapters {
+    /// Both, as they are at this moment. They belong together: a swap is seen as a whole or not at all.
+    pub fn current(&self) -> Arc<AgentAdapters> {
+        self.current.load_full()
+    }
+
+    /// Swaps both and returns those that served before. Answers that are being written keep theirs.
+    pub fn swap(&self, adapters: AgentAdapters) -> Arc<AgentAdapters> {
+        self.current.swap(Arc::new(adapters))
+    }
+}
+
+#[cfg(test)]
+#[path = "adapter/tests.rs"]
+mod tests;

@@ -1,0 +1,262 @@
+//! The file of an adapter: safetensors, with a note that says what it was made for, from and by.
+//!
+//! Each projection has `NAME.lora_a` (rank, columns) and `NAME.lora_b` (rows, rank), named as in GGUF; classifier
+//! heads are `heads.weight` and `heads.bias`. A hash in the note covers the note and every number.
+
+use std::path::Path;
+
+use ::safetensors::tensor::TensorView;
+use ::safetensors::{Dtype, serialize};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::generate::Pooling;
+use crate::map::write_whole;
+use crate::models::hex;
+use crate::safetensors::TensorFile;
+use crate::weights::Site;
+use crate::{Error, Shape};
+
+const VERSION: u32 = 1;
+/// The key of the note.
+const NOTE: &str = "waltz";
+/// Nothing learns with a larger one.
+const MOST_RANK: usize = 1024;
+
+/// The size of an adapter.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoraConfig {
+    /// Numbers between A and B.
+    pub rank: usize,
+    /// Numerator of the scale; the denominator is the rank.
+    pub alpha: f32,
+}
+
+impl Default for LoraConfig {
+    fn default() -> Self {
+        Self { rank: 8, alpha: 16.0 }
+    }
+}
+
+impl LoraConfig {
+    /// Says what is out of range.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let Self { rank, alpha } = *self;
+        if (1..=MOST_RANK).contains(&rank) && alpha.is_finite() {
+            return Ok(());
+        }
+        Err(format!(
+            "its rank is {rank} and its alpha {alpha}; expected a rank of 1 to {MOST_RANK}, alpha finite"
+        ))
+    }
+}
+
+/// Where learned weights come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Origin {
+    /// SHA-256 of the model file that they belong to.
+    pub base: String,
+    /// Fingerprint of the data that they were made from.
+    pub data: String,
+    /// Seed of the run.
+    pub seed: u64,
+}
+
+impl Origin {
+    /// Refuses weights that were made for another model file.
+    pub(crate) fn check_base(&self, path: &Path, base: &str) -> Result<(), Error> {
+        if self.base == base {
+            return Ok(());
+        }
+        Err(Error::Mismatch {
+            what: format!("the model file that `{}` was made for", path.display()),
+            expected: format!("SHA-256 {}", self.base),
+            found: format!("SHA-256 {base}"),
+        })
+    }
+}
+
+/// What classifier heads ask, and of what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HeadsConfig {
+    /// One name per head, such as `prompt_harm`.
+    pub names: Vec<String>,
+    /// How a text becomes one row.
+    pub pooling: Pooling,
+}
+
+/// What the file says of itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdapterNote {
+    /// Version of this form.
+    pub version: u32,
+    /// The adapter's size; none where there are only heads.
+    pub lora: Option<LoraConfig>,
+    /// The heads, where there are some.
+    pub heads: Option<HeadsConfig>,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Steps of the run.
+    pub steps: u32,
+    /// SHA-256 of all of this, with an empty text here, and of every tensor.
+    pub content: String,
+}
+
+/// A and B of one matrix: (parts x rank, columns), (rows of all parts, rank).
+pub(crate) type Factors = (Vec<f32>, Vec<f32>);
+
+/// An adapter in memory as its file holds it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdapterFile {
+    pub(crate) note: AdapterNote,
+    /// A and B of each matrix, in the order of [`Site::of_layer`].
+    pub(crate) layers: Vec<[Factors; 4]>,
+    /// Weights (heads, width) and biases (heads).
+    pub(crate) heads: Option<(Vec<f32>, Vec<f32>)>,
+}
+
+impl AdapterFile {
+    /// Puts the content of a file together.
+    pub(crate) fn new(
+        shape: &Shape,
+        (lora, layers): (Option<LoraConfig>, Vec<[Factors; 4]>),
+        heads: Option<(HeadsConfig, Vec<f32>, Vec<f32>)>,
+        origin: Origin,
+        steps: u32,
+    ) -> Self {
+        let (config, heads) =
+            heads.map_or((None, None), |(config, weights, bias)| (Some(config), Some((weights, bias))));
+        let note =
+            AdapterNote { version: VERSION, lora, heads: config, origin, steps, content: String::new() };
+        let mut file = Self { note, layers, heads };
+        file.note.content = file.content(shape);
+        file
+    }
+
+    /// Reads a file that was made for a model of this shape and this hash. Everything is checked.
+    pub fn read(path: &Path, shape: &Shape, base: &str) -> Result<Self, Error> {
+        let refuse = |reason: String| Error::malformed(path, reason);
+        let mapped = TensorFile::open(path)?;
+        let tensors = mapped.tensors()?;
+        let note: AdapterNote = serde_json::from_str(&tensors.note(NOTE)?)
+            .map_err(|error| refuse(format!("its note cannot be read: {error}")))?;
+        if note.version != VERSION {
+            return Err(refuse(format!("its form is of version {}; expected {VERSION}", note.version)));
+        }
+        note.origin.check_base(path, base)?;
+        if note.lora.is_none() && note.heads.is_none() {
+            return Err(refuse("it has neither an adapter nor heads".to_owned()));
+        }
+        let mut expected = 0;
+        let mut floats = |name: &str, size: &[usize]| {
+            expected += 1;
+            tensors.floats(name, size)
+        };
+        let mut layers = Vec::new();
+        if let Some(config) = note.lora {
+            config.check().map_err(refuse)?;
+            let mut pair = |site: &Site| -> Result<Factors, Error> {
+                let (mut a, mut b) = (Vec::new(), Vec::new());
+                for (name, rows) in &site.parts {
+                    a.extend(floats(&format!("{name}.lora_a"), &[config.rank, site.columns])?);
+                    b.extend(floats(&format!("{name}.lora_b"), &[*rows, config.rank])?);
+                }
+                Ok((a, b))
+            };
+            for layer in 0..shape.layers {
+                let [one, two, three, four] = Site::of_layer(shape, layer);
+                layers.push([pair(&one)?, pair(&two)?, pair(&three)?, pair(&four)?]);
+            }
+        }
+        let heads = match &note.heads {
+            None => None,
+            Some(HeadsConfig { names, .. }) => Some((
+                floats("heads.weight", &[names.len(), shape.width])?,
+                floats("heads.bias", &[names.len()])?,
+            )),
+        };
+        if tensors.count() != expected {
+            return Err(refuse(format!("it has {} tensors; expected {expected}", tensors.count())));
+        }
+        let file = Self { note, layers, heads };
+        let found = file.content(shape);
+        if found != file.note.content {
+            let what = format!("`{}`", path.display());
+            let hash = |hash: &str| format!("SHA-256 {hash}");
+            return Err(Error::Mismatch { what, expected: hash(&file.note.content), found: hash(&found) });
+        }
+        Ok(file)
+    }
+
+    /// Writes the file, as a whole or not at all.
+    pub fn write(&self, path: &Path, shape: &Shape) -> Result<(), Error> {
+        let refuse = |reason: String| Error::malformed(path, reason);
+        let mut views = Vec::new();
+        let tensors = self.tensors(shape);
+        for (name, size, bytes) in &tensors {
+            let view = TensorView::new(Dtype::F32, size.clone(), bytes);
+            views.push((name.as_str(), view.map_err(|error| refuse(format!("{name}: {error}")))?));
+        }
+        let note = serde_json::to_string(&self.note).map_err(|error| refuse(error.to_string()))?;
+        // One note, because several would lie in the file in any order.
+        let notes = [(NOTE.to_owned(), note)].into();
+        let bytes = serialize(views, Some(notes)).map_err(|error| refuse(error.to_string()))?;
+        write_whole(path, &bytes)
+    }
+
+    /// What it says of itself.
+    pub fn note(&self) -> &AdapterNote {
+        &self.note
+    }
+
+    /// Whether every number is finite.
+    pub(crate) fn finite(&self) -> bool {
+        let pairs = self.layers.iter().flatten().chain(&self.heads);
+        pairs.flat_map(|(a, b)| a.iter().chain(b)).all(|value| value.is_finite())
+    }
+
+    /// Name, size and bytes of each tensor, always in the same order.
+    fn tensors(&self, shape: &Shape) -> Vec<(String, Vec<usize>, Vec<u8>)> {
+        let bytes = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let mut tensors = Vec::new();
+        let rank = self.note.lora.map_or(0, |lora| lora.rank);
+        for (layer, pairs) in self.layers.iter().enumerate() {
+            for (site, (a, b)) in Site::of_layer(shape, layer).iter().zip(pairs) {
+                let mut first = 0;
+                for (part, (name, rows)) in site.parts.iter().enumerate() {
+                    let of_a = &a[part * rank * site.columns..][..rank * site.columns];
+                    let of_b = &b[first * rank..][..rows * rank];
+                    tensors.push((format!("{name}.lora_a"), vec![rank, site.columns], bytes(of_a)));
+                    tensors.push((format!("{name}.lora_b"), vec![*rows, rank], bytes(of_b)));
+                    first += rows;
+                }
+            }
+        }
+        if let Some((weights, bias)) = &self.heads {
+            tensors.push(("heads.weight".to_owned(), vec![bias.len(), shape.width], bytes(weights)));
+            tensors.push(("heads.bias".to_owned(), vec![bias.len()], bytes(bias)));
+        }
+        tensors
+    }
+
+    /// The hash of everything but itself.
+    fn content(&self, shape: &Shape) -> String {
+        let note = AdapterNote { content: String::new(), ..self.note.clone() };
+        let mut hasher = Sha256::new();
+        // A note of plain fields is always JSON.
+        hasher.update(serde_json::to_vec(&note).unwrap_or_default());
+        for (name, _, bytes) in self.tensors(shape) {
+            hasher.update(name);
+            hasher.update(bytes);
+        }
+        hex(hasher)
+    }
+}
+
+#[cfg(test)]
+#[path = "file/tests.rs"]
+mod tests;

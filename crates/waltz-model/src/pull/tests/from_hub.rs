@@ -1,0 +1,229 @@
+//! Pulls from a hub that answers what it is told to.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use super::*;
+
+/// What came in before the first empty line, and what is answered; the connection ends after each.
+struct Hub {
+    address: String,
+    asked: Arc<Mutex<Vec<String>>>,
+    thread: JoinHandle<()>,
+}
+
+impl Hub {
+    fn serve(answers: Vec<Vec<u8>>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&asked);
+        let thread = std::thread::spawn(move || {
+            for answer in answers {
+                let (stream, _) = listener.accept().unwrap();
+                noted.lock().unwrap().push(answer_one(stream, &answer));
+            }
+        });
+        Self { address, asked, thread }
+    }
+
+    /// All that was asked, once every answer was given.
+    fn asked(self) -> Vec<String> {
+        self.thread.join().unwrap();
+        Arc::into_inner(self.asked).unwrap().into_inner().unwrap()
+    }
+}
+
+fn answer_one(mut stream: TcpStream, answer: &[u8]) -> String {
+    let mut head = String::new();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).unwrap() > 0 {}
+    stream.write_all(answer).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    // The client closes when it has read the end.
+    stream.read_to_end(&mut Vec::new()).ok();
+    head.to_lowercase()
+}
+
+fn answer(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
+    let mut bytes = format!("HTTP/1.1 {status}\r\nconnection: close\r\n{headers}\r\n").into_bytes();
+    bytes.extend(body);
+    bytes
+}
+
+fn gguf() -> Vec<u8> {
+    Synthetic::new().with("a", Value::U32(1)).tensor("t", &[40_000], 0, vec![7; 160_000]).bytes()
+}
+
+fn hub_model() -> ModelName {
+    "hf:owner/name/folder/some.gguf".parse().unwrap()
+}
+
+fn at(hub: &Hub) -> Place {
+    let mut place = Place::new();
+    place.settings.hub = hub.address.clone();
+    place
+}
+
+#[test]
+fn a_model_comes_from_the_hub_over_redirects() {
+    let bytes = gguf();
+    let redirect =
+        format!("location: /elsewhere?x=1\r\nx-linked-etag: \"{}\"\r\ncontent-length: 0\r\n", sha256(&bytes));
+    let whole = format!("content-length: {}\r\netag: \"v1\"\r\n", bytes.len());
+    let hub = Hub::serve(vec![answer("302 Found", &redirect, b""), answer("200 OK", &whole, &bytes)]);
+    let place = at(&hub);
+    let name = hub_model();
+    let mut last = None;
+    let stored =
+        pull(&place.models, &name, None, &place.settings, &mut |progress| last = Some(progress)).unwrap();
+    let size = bytes.len() as u64;
+    assert_eq!(last, Some(Progress { step: Step::Download, done: size, total: Some(size) }));
+    assert_eq!(
+        stored.files,
+        [StoredFile { name: "some.gguf".to_owned(), bytes: size, sha256: sha256(&bytes) }]
+    );
+    assert_eq!(place.left(&name), ["manifest.json", "pull.lock", "some.gguf"]);
+    assert_eq!(place.models.list().unwrap()[0].name, "hf:owner/name/folder/some.gguf");
+    let asked = hub.asked();
+    assert!(asked[0].starts_with("get /owner/name/resolve/main/folder/some.gguf http/1.1"));
+    assert!(asked[1].starts_with("get /elsewhere?x=1 http/1.1"));
+}
+
+#[test]
+fn a_broken_download_goes_on_where_it_ended() {
+    let bytes = gguf();
+    let size = bytes.len();
+    let whole = format!("content-length: {size}\r\netag: \"v1\"\r\n");
+    let rest = |from: usize| {
+        let headers = format!(
+            "content-length: {}\r\ncontent-range: bytes {from}-{}/{size}\r\netag: \"v1\"\r\n",
+            size - from,
+            size - 1
+        );
+        answer("206 Partial Content", &headers, &bytes[from..])
+    };
+    let hub = Hub::serve(vec![answer("200 OK", &whole, &bytes[..50_000]), rest(50_000)]);
+    let place = at(&hub);
+    place.pull(&hub_model(), None).unwrap();
+    let asked = hub.asked();
+    assert!(!asked[0].contains("range:"));
+    assert!(
+        asked[1].contains("range: bytes=50000-\r\n") && asked[1].contains("if-range: \"v1\"\r\n"),
+        "{asked:?}"
+    );
+
+    // The same over two pulls: the first gives up, its part stays and is not taken for a model.
+    let cut = || answer("503 Service Unavailable", "content-length: 0\r\n", b"");
+    let hub = Hub::serve(vec![answer("200 OK", &whole, &bytes[..70_000]), cut(), cut(), cut(), rest(70_000)]);
+    let place = at(&hub);
+    let message = place.refusal(&hub_model(), None);
+    assert!(message.contains("503") && message.contains("70000 bytes are kept"), "{message}");
+    assert!(place.models.list().unwrap().is_empty());
+    place.pull(&hub_model(), None).unwrap();
+    place.models.verify(&hub_model(), &mut |_| ()).unwrap();
+    assert_eq!(place.left(&hub_model()), ["manifest.json", "pull.lock", "some.gguf"]);
+
+    // A file that changed meanwhile is begun anew.
+    let hub = Hub::serve(vec![
+        answer("200 OK", &whole, &[9; 1000]),
+        answer("200 OK", &whole.replace("v1", "v2"), &bytes),
+    ]);
+    let place = at(&hub);
+    place.pull(&hub_model(), None).unwrap();
+    assert_eq!(std::fs::read(place.models.file(&hub_model(), ".gguf").unwrap()).unwrap(), bytes);
+    hub.asked();
+}
+
+#[test]
+fn what_the_hub_gives_wrongly_is_not_used() {
+    let bytes = gguf();
+    let length = |body: &[u8]| format!("content-length: {}\r\n", body.len());
+    let wrong = format!("{}x-linked-etag: \"{}\"\r\n", length(&bytes), sha256(b"other"));
+    for (given, words) in [
+        (answer("200 OK", &wrong, &bytes), "expected SHA-256"),
+        (
+            answer("200 OK", &length(b"<html>log in</html>"), b"<html>log in</html>"),
+            "does not begin with `GGUF`",
+        ),
+        (answer("200 OK", &length(&bytes[..90_000]), &bytes[..90_000]), "cut short"),
+        (answer("404 Not Found", "content-length: 0\r\n", b""), "404 Not Found"),
+        (answer("302 Found", "content-length: 0\r\n", b""), "redirects to no address"),
+    ] {
+        let tries = if words.contains("redirects") { 4 } else { 1 };
+        let hub = Hub::serve(vec![given; tries]);
+        let place = at(&hub);
+        let message = place.refusal(&hub_model(), None);
+        assert!(message.contains(words), "{message}");
+        assert!(place.models.list().unwrap().is_empty());
+        hub.asked();
+    }
+}
+
+#[test]
+fn the_hub_s_one_usable_file_is_chosen() {
+    let bytes = gguf();
+    let list = |names: &[&str]| {
+        let files: Vec<_> = names.iter().map(|name| serde_json::json!({"rfilename": name})).collect();
+        let text = serde_json::json!({"id": "owner/name", "siblings": files}).to_string();
+        answer("200 OK", &format!("content-length: {}\r\n", text.len()), text.as_bytes())
+    };
+    let whole = answer("200 OK", &format!("content-length: {}\r\n", bytes.len()), &bytes);
+    let name: ModelName = "hf:owner/name".parse().unwrap();
+    for names in [["README.md", "only.gguf"].as_slice(), &["a-Q4_K.gguf", "a-q8_0.gguf"]] {
+        let hub = Hub::serve(vec![list(names), whole.clone()]);
+        let place = at(&hub);
+        place.pull(&name, None).unwrap();
+        let asked = hub.asked();
+        assert!(asked[0].starts_with("get /api/models/owner/name http"));
+        assert!(asked[1].starts_with(&format!("get /owner/name/resolve/main/{} http", names[1])));
+    }
+    for (names, words) in
+        [(["a.gguf", "b.gguf"].as_slice(), "name one of them: a.gguf, b.gguf"), (&["x.bin"], "no GGUF file")]
+    {
+        let hub = Hub::serve(vec![list(names)]);
+        let message = at(&hub).refusal(&name, None);
+        assert!(message.contains(words), "{message}");
+        hub.asked();
+    }
+}
+
+#[test]
+fn a_silent_hub_is_given_up() {
+    // The system takes the connections; nobody answers them.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut place = Place::new();
+    place.settings.hub = format!("http://{}", listener.local_addr().unwrap());
+    place.settings.read_timeout = Duration::from_millis(50);
+    for name in [hub_model(), "hf:owner/name".parse().unwrap()] {
+        let message = place.refusal(&name, None);
+        assert!(message.contains("timed out") && message.contains("WALTZ_MODELS"), "{message}");
+    }
+}
+
+#[test]
+fn without_a_hub_every_way_is_named() {
+    // A port that was free a moment ago: nobody listens there.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut place = Place::new();
+    place.settings.hub = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let message = place.refusal(&hub_model(), None);
+    for words in ["refused", "HF_ENDPOINT", "--from FILE.gguf", "WALTZ_MODELS"] {
+        assert!(message.contains(words), "{message}");
+    }
+    // The last of these ways works, and the next file of the repository takes the place of the first.
+    let path = place.write("local.gguf", &gguf());
+    place.pull(&hub_model(), Some(&path)).unwrap();
+    std::fs::create_dir(place.models.folder().join("owner--name/download-killed")).unwrap();
+    let path = place.write("second.gguf", &gguf());
+    place.pull(&hub_model(), Some(&path)).unwrap();
+    assert_eq!(place.left(&hub_model()), ["manifest.json", "pull.lock", "second.gguf"]);
+    let path = place.write("no model.gguf", &gguf());
+    assert!(place.refusal(&hub_model(), Some(&path)).contains("its name"));
+    let path = place.write("third.gguf", b"not a model");
+    assert!(place.refusal(&hub_model(), Some(&path)).contains("GGUF"));
+    place.models.verify(&hub_model(), &mut |_| ()).unwrap();
+}

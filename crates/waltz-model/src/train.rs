@@ -1,0 +1,33 @@
+//! Training a model in process: packed batches, the network's way forward and back over a [`Device`], adapters and
+//! full weights, the optimiser, and the files that a run leaves.
+
+mod adapter;
+mod batch;
+mod checkpoint;
+mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
+mod device;
+mod heads;
+mod linear;
+mod lora;
+mod network;
+mod optimiser;
+mod tensor;
+mod trainer;
+
+pub use batch::{Batch, Example, fingerprint, pack};
+pub use checkpoint::Checkpoint;
+pub use cpu::Cpu;
+pub use device::{AdamW, AttentionShape, Device, Form, Grid, LogProbabilities, LossBack, Moments, Starts};
+pub use heads::Heads;
+pub use lora::Lora;
+pub use network::{Keep, Network, Pass};
+pub use optimiser::Optimiser;
+pub use tensor::{Tensor, Trains};
+pub use trainer::{LossFunction, Objective, Report, Trainer};
+
+#[cfg(test)]
+mod real;
+#[cfg(test)]
+pub(crate) mod tests;
