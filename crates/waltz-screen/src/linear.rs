@@ -19,6 +19,8 @@ use crate::error::WeightsError;
 pub const UNSURE_FROM: f32 = 0.25;
 /// From this score on the judge is sure.
 pub const UNSURE_TO: f32 = 0.75;
+/// No score of a text of hardly any words is higher: such a text is for the rules to read.
+pub const MOST_THIN: f32 = 0.7;
 
 static BUILTIN: &[u8] = include_bytes!("../../../models/judge/judge.bin");
 
@@ -73,7 +75,7 @@ impl LinearJudge {
             return PromptScores::default();
         };
         PromptScores {
-            harm: self.rescaled(PROMPT, raw[PROMPT]),
+            harm: surest(&text, self.rescaled(PROMPT, raw[PROMPT])),
             categories: self.categories(&raw),
             context: raw[CONTEXT],
         }
@@ -88,8 +90,8 @@ impl LinearJudge {
         // A refusal is said at the start.
         let refusal = self.rescaled(REFUSAL, self.raw(&text, 0)[REFUSAL]);
         ResponseScores {
-            harm: self.rescaled(RESPONSE, worst[RESPONSE] + prompt.context),
-            refusal,
+            harm: surest(&text, self.rescaled(RESPONSE, worst[RESPONSE] + prompt.context)),
+            refusal: surest(&text, refusal),
             categories: self.categories(&worst),
         }
     }
@@ -125,6 +127,11 @@ impl LinearJudge {
     fn rescaled(&self, score: usize, raw: f32) -> f32 {
         self.weights.figures.edges[score].rescale(raw)
     }
+}
+
+/// A score as far as the text has words for it.
+fn surest(text: &Text, score: f32) -> f32 {
+    if text.is_thin() { score.min(MOST_THIN) } else { score }
 }
 
 #[cfg(test)]

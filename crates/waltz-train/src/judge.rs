@@ -159,7 +159,8 @@ fn calibrated(mut weights: Weights, held: &[Row]) -> Result<Weights, Error> {
     Ok(weights)
 }
 
-fn measure_all(judge: &LinearJudge, rows: &[Row]) -> Vec<Measured> {
+/// How good a judge is on rows, by source and head.
+pub fn measure_all(judge: &LinearJudge, rows: &[Row]) -> Vec<Measured> {
     let mut names: Vec<&str> = Vec::new();
     for row in rows {
         if !names.contains(&row.source.as_str()) {

@@ -16,12 +16,17 @@ pub const CHUNK_WORDS: usize = 512;
 const END_BYTES: usize = 64 << 10;
 /// Longer words are cut for hashing: no language needs more, and encoded data would fill the table.
 const LONGEST_WORD: usize = 24;
+/// The pieces of such a word, three at each of its places.
+const MOST_PIECES: usize = 3 * LONGEST_WORD;
 /// A piece of a word counts less than a word, because a word has many pieces.
 const PIECE_VALUE: f32 = 0.5;
 /// Words at the start whose pairs are also hashed apart: an answer shows early whether it refuses.
 const OPENING_WORDS: usize = 12;
 
-/// Added to the square of a text's length: a few words are thin evidence, so that they weigh less.
+/// Words that differ of the shortest text of which the judge may be sure: less than a wish or a refusal has.
+const ENOUGH_WORDS: usize = 5;
+/// Added to the square of a text's length: a few words are thin evidence, so that they weigh less. A text that says
+/// each word several times gets so many times as much: repeating a text adds nothing to what it says.
 const THIN: f32 = 16.0;
 
 const WORD_SEED: u64 = 0x9ae1_6a3b_2f90_404f;
@@ -54,6 +59,22 @@ impl Text {
         self.words.words.len().div_ceil(CHUNK_WORDS)
     }
 
+    /// Whether it has hardly any words that differ: too few to be sure of anything.
+    pub fn is_thin(&self) -> bool {
+        let mut distinct: [&[u8]; ENOUGH_WORDS - 1] = [&[]; ENOUGH_WORDS - 1];
+        let mut count = 0;
+        for index in 0..self.words.words.len() {
+            let word = self.word(index);
+            if distinct[..count].contains(&word) {
+                continue;
+            }
+            let Some(free) = distinct.get_mut(count) else { return false };
+            *free = word;
+            count += 1;
+        }
+        true
+    }
+
     fn word(&self, index: usize) -> &[u8] {
         let view = &self.words;
         let start = view.words[index].at as usize;
@@ -81,7 +102,8 @@ struct Entry {
 }
 
 /// Hands every feature of a chunk to `emit`, as a row of a table with 2 to the `bits` rows and a value.
-/// Returns the length by which a sum over the rows is to be divided; 0 where nothing was read. Values grow with the root of a count, so that repeating a word gains little.
+/// Returns the length by which a sum over the rows is to be divided; 0 where nothing was read. Values grow with the
+/// root of a count, so that a word that comes often among others gains little.
 pub fn read(text: &Text, chunk: usize, bits: u32, mut emit: impl FnMut(usize, f32)) -> f32 {
     let first = chunk * CHUNK_WORDS;
     let last = (first + CHUNK_WORDS).min(text.words.words.len());
@@ -104,11 +126,13 @@ pub fn read(text: &Text, chunk: usize, bits: u32, mut emit: impl FnMut(usize, f3
         }
         before = hash;
     }
+    let mut distinct = 0_u32;
     for Entry { hash, count, word } in counts.entries {
         let value = (count as f32).sqrt();
         emit(row(hash), value);
         squares += value * value;
         let Some(index) = word else { continue };
+        distinct += 1;
         let value = value * PIECE_VALUE;
         let mut pieces = 0_u32;
         each_piece(text.word(index as usize), |hash| {
@@ -117,22 +141,47 @@ pub fn read(text: &Text, chunk: usize, bits: u32, mut emit: impl FnMut(usize, f3
         });
         squares += value * value * pieces as f32;
     }
-    (squares + THIN).sqrt()
+    let repeats = (last - first) as f32 / distinct as f32;
+    (squares + THIN * repeats).sqrt()
 }
 
-/// Every run of three to five bytes of a word with a mark at either end.
+/// Every run of three to five bytes of a word with a mark at either end, each once: a letter that is held down makes
+/// the same few pieces again and again.
 fn each_piece(word: &[u8], mut emit: impl FnMut(u64)) {
     let mut marked = [b' '; LONGEST_WORD + 2];
     marked[1..=word.len()].copy_from_slice(word);
     let marked = &marked[..word.len() + 2];
+    let mut seen = Seen { maybe: 0, count: 0, hashes: [0; MOST_PIECES] };
     for start in 0..marked.len().saturating_sub(2) {
         let mut hash = PIECE_SEED;
         for (length, byte) in marked[start..].iter().take(5).enumerate() {
             hash = (hash ^ u64::from(*byte)).wrapping_mul(STEP);
-            if length >= 2 {
-                emit(hash ^ (length as u64) << 56);
+            let piece = hash ^ (length as u64) << 56;
+            if length >= 2 && seen.is_new(piece) {
+                emit(piece);
             }
         }
+    }
+}
+
+/// The pieces of one word so far.
+struct Seen {
+    /// A bit for each, so that hardly any piece is looked for in the list.
+    maybe: u64,
+    count: usize,
+    hashes: [u64; MOST_PIECES],
+}
+
+impl Seen {
+    fn is_new(&mut self, piece: u64) -> bool {
+        let bit = 1 << (piece.wrapping_mul(MIX) >> 58);
+        if self.maybe & bit != 0 && self.hashes[..self.count].contains(&piece) {
+            return false;
+        }
+        self.maybe |= bit;
+        self.hashes[self.count] = piece;
+        self.count += 1;
+        true
     }
 }
 

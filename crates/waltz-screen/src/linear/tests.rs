@@ -1,4 +1,5 @@
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use proptest::prelude::*;
 
@@ -125,6 +126,112 @@ fn a_very_long_text_is_read_at_both_ends() {
     assert_eq!(judge.read_prompt(&middle("x")), judge.read_prompt(&middle("y")));
     let at_the_end = |word: &str| format!("{}{word}", "a b ".repeat(100_000));
     assert_ne!(judge.read_prompt(&at_the_end("weapon")), judge.read_prompt(&at_the_end("garden")));
+}
+
+static EMBEDDED: LazyLock<LinearJudge> = LazyLock::new(|| LinearJudge::builtin().unwrap());
+
+/// The highest of what the embedded judge says of a text: as a prompt, as an answer to nothing, and to itself.
+fn highest(text: &str) -> f32 {
+    let asked = EMBEDDED.read_prompt(text);
+    let said = [PromptScores::default(), asked].map(|prompt| EMBEDDED.read_response(&prompt, text));
+    said.iter().fold(asked.harm, |highest, said| highest.max(said.harm).max(said.refusal))
+}
+
+/// Repeating a text makes the judge no surer of it, and hides nothing.
+#[test]
+fn saying_it_again_adds_nothing() {
+    // Below the decision scores may move: nothing follows from them.
+    let read =
+        |text: &str, times: usize| EMBEDDED.read_prompt(&format!("{text} ").repeat(times)).harm.max(0.5);
+    for text in ["word", "kill", "xxxxxxxx", "how to hack the account of a friend", "I'm sorry, I can't."] {
+        for times in [2, 10, 100, 3_000] {
+            let (once, again) = (read(text, 1), read(text, times));
+            assert!(again < once + 0.1, "{text} {times} times: {again}, and {once} once");
+            assert!(
+                !text.contains("hack") || again > once - 0.1,
+                "{text} {times} times: {again}, {once} once"
+            );
+        }
+    }
+}
+
+/// Below this score the judge decides nothing by itself.
+const ALONE: f32 = 0.5 / 0.7;
+
+#[test]
+fn code_and_data_leave_it_unsure() {
+    let files = [
+        include_str!("features.rs"),
+        include_str!("weights.rs"),
+        include_str!("../linear.rs"),
+        include_str!("../normalise.rs"),
+        include_str!("../../Cargo.toml"),
+        include_str!("../../../../Cargo.lock"),
+        include_str!("../../../waltz-gateway/openapi.json"),
+    ];
+    for text in files {
+        let lines: Vec<&str> = text.lines().collect();
+        for length in [10, 40, 200, lines.len()] {
+            for part in lines.chunks(length) {
+                let part = part.join("\n");
+                assert!(highest(&part) < ALONE, "{}: {part}", highest(&part));
+            }
+        }
+    }
+    assert_eq!(highest(""), 0.0);
+}
+
+#[test]
+fn a_text_of_a_few_words_is_thin_however_long_it_is() {
+    for thin in ["", "no", "one two three four", "One, two! ONE two 0ne"] {
+        assert!(Text::new(thin).is_thin() && Text::new(&format!("{thin} ").repeat(900)).is_thin(), "{thin}");
+    }
+    assert!(!Text::new("one two three four five").is_thin());
+    assert!(!Text::new(&format!("{} two three four five", "one ".repeat(900))).is_thin());
+}
+
+fn meaningless() -> impl Strategy<Value = String> {
+    let word = prop_oneof![
+        "[a-z]{1,12}",
+        "\\PC{1,6}",
+        prop::sample::select(vec!["kill", "bomb", "hack", "word", "sorry", "drugs", "hate"])
+            .prop_map(str::to_owned),
+    ];
+    let value = prop_oneof![
+        any::<i64>().prop_map(|number| number.to_string()),
+        any::<bool>().prop_map(|truth| truth.to_string()),
+        "\"[a-z_]{1,10}\"",
+    ];
+    let line = ("[0-9]{2}:[0-9]{2}:[0-9]{2}", "(INFO|WARN|ERROR)", "[a-z]{3,9}", "[a-z]{3,9}", any::<u16>());
+    let line =
+        line.prop_map(|(time, level, one, two, code)| format!("{time} [{level}] {one}.{two}: code={code}"));
+    prop_oneof![
+        (word, " |, |\n|", 1..3_000_usize)
+            .prop_map(|(word, gap, times)| format!("{word}{gap}").repeat(times)),
+        (any::<char>(), 1..5_000_usize).prop_map(|(letter, times)| letter.to_string().repeat(times)),
+        "[0-9 .,:+-]{0,400}",
+        "[!-/:-@ \n]{0,400}",
+        "\\PC{0,400}",
+        any::<String>(),
+        "[A-Za-z0-9+/]{0,900}={0,2}",
+        "[0-9a-f]{0,600}",
+        "([bcdfghjklmnpqrstvwxz]{2,9} ){1,200}",
+        prop::collection::vec(line, 1..60).prop_map(|lines| lines.join("\n")),
+        prop::collection::vec(("[a-z_]{1,10}", value), 1..60).prop_map(|fields| {
+            let fields: Vec<String> =
+                fields.iter().map(|(key, value)| format!("\"{key}\": {value}")).collect();
+            format!("{{{}}}", fields.join(", "))
+        }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn what_says_nothing_leaves_it_unsure(text in meaningless()) {
+        prop_assert!(highest(&text) < ALONE, "{}", highest(&text));
+    }
 }
 
 proptest! {

@@ -1,9 +1,10 @@
 //! Rows that no source has, made by code from a seed: goals of both kinds in the same frames, rows of
 //! the data in the wrappers found there, refusals in many styles, and beginnings of answers as the
-//! windows of a stream show them. Disguises need no rows: they are undone before anything is hashed.
+//! windows of a stream show them, and texts that say nothing. Disguises need no rows: they are undone before anything is hashed.
 
 mod frames;
 mod goals;
+mod material;
 mod ordinary;
 mod refusals;
 
@@ -37,20 +38,31 @@ pub(super) fn for_training(
     rows.extend(refusing(&lists, goals, &mut chance));
     rows.extend(beginnings(data, &mut chance));
     rows.extend(harmless_texts(data));
-    rows.extend((0..2 * goals).map(|_| Row {
-        source: SOURCE.to_owned(),
-        prompt: ordinary::request(&mut chance),
-        harmful: Some(false),
-        weight: WEIGHT,
-        allowed: true,
-        ..Row::default()
-    }));
+    rows.extend((0..2 * goals).map(|_| Row { harmful: Some(false), ..made(ordinary::request(&mut chance)) }));
+    rows.extend(meaningless(goals / 4, &mut chance));
     Ok(rows)
 }
 
 /// Rows to set the edges by, in frames that training never sees.
 pub(super) fn for_validation(goals: usize, seed: u64) -> Result<Vec<Row>, Error> {
     Ok(framed_goals(&Goals::read()?, goals, frames::HELD_BACK, &mut Chance::new(seed ^ 0x5eed_0002)))
+}
+
+/// A row about which nothing is said yet.
+fn made(prompt: String) -> Row {
+    Row { source: SOURCE.to_owned(), prompt, weight: WEIGHT, allowed: true, ..Row::default() }
+}
+
+/// Texts that say nothing, as prompts and as answers to ordinary requests.
+fn meaningless(count: usize, chance: &mut Chance) -> Vec<Row> {
+    let mut rows = Vec::with_capacity(2 * count);
+    for _ in 0..count {
+        rows.push(Row { harmful: Some(false), ..made(material::text(chance)) });
+        let response = Some(material::text(chance));
+        let request = made(ordinary::request(chance));
+        rows.push(Row { response, is_unsafe: Some(false), refusal: Some(false), ..request });
+    }
+    rows
 }
 
 /// Harmless and harmful goals, in turn, in the same frames.
@@ -60,15 +72,8 @@ fn framed_goals(lists: &Goals, goals: usize, long: &[&str], chance: &mut Chance)
         let frame = if chance.once_in(3) { chance.pick(frames::PLAIN) } else { chance.pick(long) };
         for harmful in [false, true] {
             let goal = if harmful { lists.harmful(chance) } else { lists.benign(chance) };
-            rows.push(Row {
-                source: SOURCE.to_owned(),
-                prompt: frame.replace("{goal}", &goal.text),
-                harmful: Some(harmful),
-                category: goal.category,
-                weight: WEIGHT,
-                allowed: true,
-                ..Row::default()
-            });
+            let prompt = frame.replace("{goal}", &goal.text);
+            rows.push(Row { harmful: Some(harmful), category: goal.category, ..made(prompt) });
         }
     }
     rows
@@ -113,17 +118,10 @@ fn refusing(lists: &Goals, count: usize, chance: &mut Chance) -> Vec<Row> {
         let begins = if chance.once_in(3) { refusals::ANSWERS } else { refusals::HELPFUL_BEGINNINGS };
         let help = format!("{} {}", chance.pick(begins), chance.pick(refusals::HELP));
         for (response, refuses) in [(refusal, true), (help, false)] {
-            rows.push(Row {
-                source: SOURCE.to_owned(),
-                prompt: prompt.clone(),
-                response: Some(response),
-                // Help of any kind is harmless only where the goal is.
-                is_unsafe: (refuses || goal.category.is_none()).then_some(false),
-                refusal: Some(refuses),
-                weight: WEIGHT,
-                allowed: true,
-                ..Row::default()
-            });
+            // Help of any kind is harmless only where the goal is.
+            let is_unsafe = (refuses || goal.category.is_none()).then_some(false);
+            let row = made(prompt.clone());
+            rows.push(Row { response: Some(response), is_unsafe, refusal: Some(refuses), ..row });
         }
     }
     rows

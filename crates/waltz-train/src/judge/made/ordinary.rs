@@ -5,10 +5,14 @@ use super::super::chance::Chance;
 /// An ordinary request.
 pub(super) fn request(chance: &mut Chance) -> String {
     let form = chance.pick(FORMS);
-    let topic = chance.pick(TOPICS);
-    let other = chance.pick(TOPICS);
+    let (topic, other) = (topic(chance), topic(chance));
     let text = form.replace("{topic}", topic).replace("{other}", other);
     if chance.once_in(6) { format!("{} {text}", chance.pick(LEADS)) } else { text }
+}
+
+/// What people ask about.
+pub(super) fn topic(chance: &mut Chance) -> &'static str {
+    *chance.pick(TOPICS)
 }
 
 const LEADS: &[&str] = &[
