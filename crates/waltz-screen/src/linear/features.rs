@@ -23,8 +23,8 @@ const PIECE_VALUE: f32 = 0.5;
 /// Words at the start whose pairs are also hashed apart: an answer shows early whether it refuses.
 const OPENING_WORDS: usize = 12;
 
-/// Words that differ of the shortest text of which the judge may be sure: less than a wish or a refusal has.
-const ENOUGH_WORDS: usize = 5;
+/// Words that differ of the shortest text of which the judge may be sure.
+const ENOUGH_WORDS: usize = 4;
 /// Added to the square of a text's length: a few words are thin evidence, so that they weigh less. A text that says
 /// each word several times gets so many times as much: repeating a text adds nothing to what it says.
 const THIN: f32 = 16.0;

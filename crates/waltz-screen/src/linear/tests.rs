@@ -183,11 +183,11 @@ fn code_and_data_leave_it_unsure() {
 
 #[test]
 fn a_text_of_a_few_words_is_thin_however_long_it_is() {
-    for thin in ["", "no", "one two three four", "One, two! ONE two 0ne"] {
+    for thin in ["", "no", "one two three", "One, two! ONE two 0ne"] {
         assert!(Text::new(thin).is_thin() && Text::new(&format!("{thin} ").repeat(900)).is_thin(), "{thin}");
     }
-    assert!(!Text::new("one two three four five").is_thin());
-    assert!(!Text::new(&format!("{} two three four five", "one ".repeat(900))).is_thin());
+    assert!(!Text::new("one two three four").is_thin());
+    assert!(!Text::new(&format!("{} two three four", "one ".repeat(900))).is_thin());
 }
 
 fn meaningless() -> impl Strategy<Value = String> {

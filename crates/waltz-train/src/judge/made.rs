@@ -53,11 +53,10 @@ fn made(prompt: String) -> Row {
     Row { source: SOURCE.to_owned(), prompt, weight: WEIGHT, allowed: true, ..Row::default() }
 }
 
-/// Texts that say nothing, as prompts and as answers to ordinary requests.
+/// Answers that say nothing. Prompts of that kind need no rows: ordinary requests teach enough about them.
 fn meaningless(count: usize, chance: &mut Chance) -> Vec<Row> {
-    let mut rows = Vec::with_capacity(2 * count);
+    let mut rows = Vec::with_capacity(count);
     for _ in 0..count {
-        rows.push(Row { harmful: Some(false), ..made(material::text(chance)) });
         let response = Some(material::text(chance));
         let request = made(ordinary::request(chance));
         rows.push(Row { response, is_unsafe: Some(false), refusal: Some(false), ..request });
