@@ -21,7 +21,7 @@ impl Trie {
     pub(crate) fn new(strings: &[&[u8]]) -> Self {
         let mut trie = Self { bytes: vec![0], children: Vec::new(), ends: Vec::new() };
         // The strings that pass through each node of a level, level by level.
-        let mut level = Vec::from([0..strings.len()]);
+        let mut level: Vec<_> = std::iter::once(0..strings.len()).collect();
         let mut depth = 0;
         while !level.is_empty() {
             let mut next = Vec::new();
