@@ -43,6 +43,9 @@ pub enum Error {
     /// The rules of level 0 could not be built.
     #[error("cannot build the rules")]
     Screen(#[from] waltz_screen::Error),
+    /// The neural judge could not be trained.
+    #[error("cannot train the neural judge")]
+    Model(#[from] waltz_model::Error),
     /// There is nothing to learn from.
     #[error("no rows to learn {head} from, harmful or refusing and other ones are both needed")]
     NoRows {

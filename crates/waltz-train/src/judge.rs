@@ -1,13 +1,16 @@
-//! `waltz train judge`: the linear judge learned from labelled data, on one thread, in one order.
+//! `waltz train judge`: the judge learned from labelled data. Level 1, the linear judge, on one thread, in one order:
+//! the same data, list of sources and program give the same bytes on every machine. Level 2, the neural judge, from
+//! the same rows: `neural.rs`.
 //!
-//! read rows -> make rows -> learn -> calibrate on sources that were held back -> measure. The same data,
-//! list of sources and program give the same bytes on every machine.
+//! read rows -> make rows -> learn -> calibrate on sources that were held back -> measure.
 
 mod calibrate;
 mod chance;
+mod kept;
 mod learn;
 mod made;
 mod measure;
+mod neural;
 mod rows;
 mod sources;
 
@@ -21,6 +24,7 @@ use calibrate::Sample;
 
 pub use learn::Schedule;
 pub use measure::{Measures, Scored, measure};
+pub use neural::{NeuralSchedule, NeuralTrained, Progress, RowScores, learn_neural};
 pub use rows::{Row, read_half};
 pub use sources::{Half, Source, Sources};
 
@@ -62,12 +66,10 @@ const HEADS: [(&str, usize, f64); 3] =
     [("prompt", PROMPT, 0.45), ("response", RESPONSE, 0.2), ("refusal", REFUSAL, 0.35)];
 
 /// The rows of one training, in the three parts that never mix.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Split {
-    /// Rows to learn from; those of the data come first.
+    /// Rows to learn from.
     pub taught: Vec<Row>,
-    /// How many of them come from the data.
-    pub data_rows: usize,
     /// Rows to set the edges by.
     pub validation: Vec<Row>,
     /// Rows that are only measured.
@@ -83,7 +85,6 @@ pub fn split(settings: &Settings<'_>) -> Result<Split, Error> {
         taught.retain(|row| row.allowed);
     }
     let wrappers = read_half(sources, data, Half::Frames, &screen)?;
-    let data_rows = taught.len();
     let made = made::for_training(&taught, &wrappers, schedule.goals, sources.seed)?;
     taught.extend(made);
     for row in &mut taught {
@@ -95,7 +96,7 @@ pub fn split(settings: &Settings<'_>) -> Result<Split, Error> {
     let other = if *half == Half::A { Half::B } else { Half::A };
     let mut held = read_half(sources, data, other, &screen)?;
     held.extend(read_half(sources, data, Half::Held, &screen)?);
-    Ok(Split { taught, data_rows, validation, held })
+    Ok(Split { taught, validation, held })
 }
 
 /// Trains a judge and measures it. `progress` is told how many of all steps are done.
@@ -128,7 +129,7 @@ fn infer_refusal(row: &mut Row, screen: &Screen) {
 }
 
 /// The scores of a row as the program would give them.
-fn scores(judge: &LinearJudge, row: &Row) -> [Option<(f32, bool)>; 3] {
+fn scores(judge: &LinearJudge, row: &Row) -> [Option<Scored>; 3] {
     let asked = judge.read_prompt(&row.prompt);
     let said = row.response.as_deref().map(|response| judge.read_response(&asked, response));
     [
@@ -159,8 +160,14 @@ fn calibrated(mut weights: Weights, held: &[Row]) -> Result<Weights, Error> {
     Ok(weights)
 }
 
-/// How good a judge is on rows, by source and head.
+/// How good the linear judge is on rows, by source and head.
 pub fn measure_all(judge: &LinearJudge, rows: &[Row]) -> Vec<Measured> {
+    let scored: Vec<_> = rows.iter().map(|row| scores(judge, row)).collect();
+    by_source(rows, &scored)
+}
+
+/// Figures of scores, by source and head; one list of scores a row.
+fn by_source(rows: &[Row], scored: &[[Option<Scored>; 3]]) -> Vec<Measured> {
     let mut names: Vec<&str> = Vec::new();
     for row in rows {
         if !names.contains(&row.source.as_str()) {
@@ -170,14 +177,14 @@ pub fn measure_all(judge: &LinearJudge, rows: &[Row]) -> Vec<Measured> {
     let mut measured = Vec::new();
     for name in names {
         let mut heads = [const { Vec::new() }; 3];
-        for row in rows.iter().filter(|row| row.source == name) {
-            for (scored, score) in heads.iter_mut().zip(scores(judge, row)) {
-                scored.extend(score);
+        for (_, scores) in rows.iter().zip(scored).filter(|(row, _)| row.source == name) {
+            for (of_head, score) in heads.iter_mut().zip(scores) {
+                of_head.extend(*score);
             }
         }
-        for ((head, _, _), scored) in HEADS.iter().zip(heads) {
-            if !scored.is_empty() {
-                let measures = measure(&scored, 0.5, UNSURE_TO);
+        for ((head, _, _), of_head) in HEADS.iter().zip(heads) {
+            if !of_head.is_empty() {
+                let measures = measure(&of_head, 0.5, UNSURE_TO);
                 measured.push(Measured { source: name.to_owned(), head, measures });
             }
         }

@@ -14,7 +14,8 @@ use super::sources::{Half, Source, Sources};
 use crate::Error;
 
 /// One row, with what is known about it. `None` means that nobody said.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Row {
     /// The source's name.
     pub source: String,

@@ -1,11 +1,12 @@
 //! `waltz train`.
 
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+mod neural;
+
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Context as _;
-use waltz_train::judge::{Half, Measured, Row, Schedule, Settings, Sources, Split, learn_from, split};
+use waltz_train::judge::{Half, Measured, Schedule, Settings, Sources, Split, learn_from, split};
 
 use super::bar::Bar;
 use super::{Exit, note, print};
@@ -16,19 +17,24 @@ pub(crate) enum Train {
     Judge(TrainJudge),
 }
 
-/// Train the linear judge, level 1 of the judge.
+/// Train the judge.
 ///
-/// Runs on one thread in one order: the same data and list of sources give the same bytes on every machine.
-/// Writes judge.bin, and prints how good the judge is on sources that it never saw, as a table.
+/// Level 1, the linear judge, runs on one thread in one order: the same data and list of sources give the same bytes
+/// on every machine. Level 2, the neural judge, learns an adapter of a local language model from the same rows; it is
+/// meant for a GPU. Writes judge.bin or neural.safetensors, and prints how good the judge is on sources that it never
+/// saw, as a table.
 #[derive(clap::Args)]
 pub(crate) struct TrainJudge {
+    /// Which level of the judge learns: 1 or 2.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    level: u8,
     /// The folder with the files of the sources.
     #[arg(long, value_name = "DIR", default_value = "../shared/data")]
     data: PathBuf,
     /// The list of sources.
     #[arg(long, value_name = "FILE", default_value = "models/judge/sources.toml")]
     sources: PathBuf,
-    /// Where judge.bin is written.
+    /// Where the weights are written.
     #[arg(long, value_name = "DIR", default_value = "models/judge")]
     out: PathBuf,
     /// Which half of the sources teaches: `a` is shipped, `b` only scores evaluations.
@@ -37,9 +43,17 @@ pub(crate) struct TrainJudge {
     /// Hold back a source that would teach, and measure on it; may be given more than once.
     #[arg(long, value_name = "SOURCE")]
     without: Vec<String>,
-    /// Also write the rows of each part into this folder, for a comparison by another program.
+    /// Also write the rows of each part into this folder: for a training elsewhere, or for another program.
     #[arg(long, value_name = "DIR")]
     rows: Option<PathBuf>,
+    /// Write the rows and end.
+    #[arg(long, requires = "rows")]
+    only_rows: bool,
+    /// Learn from rows that `--rows` wrote, and not from the files of the sources.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["rows", "data", "half", "without"])]
+    given: Option<PathBuf>,
+    #[command(flatten)]
+    neural: neural::NeuralOptions,
 }
 
 fn half(name: &str) -> Result<Half, String> {
@@ -60,55 +74,49 @@ impl Train {
 
 impl TrainJudge {
     fn run(self) -> Result<(), Exit> {
-        let began = Instant::now();
         let sources = Sources::read(&self.sources).map_err(anyhow::Error::from)?;
         let sources = sources.without(&self.without).map_err(anyhow::Error::from)?;
         let settings =
             Settings { data: &self.data, sources: &sources, half: self.half, schedule: Schedule::default() };
-        let parts = split(&settings).map_err(anyhow::Error::from)?;
+        let parts = match &self.given {
+            Some(folder) => Split::read(folder),
+            None => split(&settings),
+        };
+        let parts = parts.map_err(anyhow::Error::from)?;
         if let Some(folder) = &self.rows {
-            write_rows(folder, &parts)?;
+            parts.write(folder).map_err(anyhow::Error::from)?;
         }
+        if self.only_rows {
+            return Ok(());
+        }
+        std::fs::create_dir_all(&self.out).context("cannot create the folder for the weights")?;
+        let measured = match self.level {
+            1 => self.linear(&parts, &settings)?,
+            _ => self.neural.run(&self.out, &parts, sources.seed)?,
+        };
+        print_table(&measured)
+    }
+
+    fn linear(&self, parts: &Split, settings: &Settings<'_>) -> Result<Vec<Measured>, Exit> {
+        let began = Instant::now();
         let mut bar = Bar::new();
-        let trained = learn_from(&parts, &settings, &mut |done, total| {
+        let trained = learn_from(parts, settings, &mut |done, total| {
             bar.show("learn", done as u64, Some(total as u64), &format!("{total} rows"));
         });
         bar.end();
         let trained = trained.map_err(anyhow::Error::from)?;
-        std::fs::create_dir_all(&self.out).context("cannot create the folder for the weights")?;
         let path = self.out.join("judge.bin");
         let bytes = trained.weights.to_bytes();
         std::fs::write(&path, &bytes).with_context(|| format!("cannot write {}", path.display()))?;
         note(&format!(
-            "{} has {} bytes; learned from {} rows of data and {} made ones in {:.0} s",
+            "{} has {} bytes; learned from {} rows in {:.0} s",
             path.display(),
             bytes.len(),
-            parts.data_rows,
-            parts.taught.len() - parts.data_rows,
+            parts.taught.len(),
             began.elapsed().as_secs_f64()
         ));
-        print_table(&trained.measured)
+        Ok(trained.measured)
     }
-}
-
-fn write_rows(folder: &Path, parts: &Split) -> Result<(), Exit> {
-    let write = |name: &str, rows: &[Row]| -> anyhow::Result<()> {
-        let mut file = std::io::BufWriter::new(std::fs::File::create(folder.join(name))?);
-        for row in rows {
-            serde_json::to_writer(&mut file, row)?;
-            file.write_all(b"\n")?;
-        }
-        Ok(file.flush()?)
-    };
-    std::fs::create_dir_all(folder).context("cannot create the folder for the rows")?;
-    for (name, rows) in [
-        ("taught.jsonl", &parts.taught),
-        ("validation.jsonl", &parts.validation),
-        ("held.jsonl", &parts.held),
-    ] {
-        write(name, rows).with_context(|| format!("cannot write {name}"))?;
-    }
-    Ok(())
 }
 
 fn print_table(measured: &[Measured]) -> Result<(), Exit> {
