@@ -8,7 +8,7 @@ mod embed;
 mod form;
 mod speak;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -17,8 +17,8 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use waltz_exchange::{Embedding, json as strict_json};
 use waltz_model::{
-    Gguf, MatrixKind, MiniLm, Model, ModelName, Models, Refusal, Room, RoomSettings, Template, Threads,
-    TokenIndex, Tokenizer,
+    Adapter, Agent, AgentAdapters, Gguf, MatrixKind, MiniLm, Model, ModelName, Models, Refusal, Room,
+    RoomSettings, Shape, Template, Threads, TokenIndex, Tokenizer,
 };
 
 use crate::upstream::Call;
@@ -36,7 +36,7 @@ pub struct LocalModel {
     loaded: OnceCell<Result<Loaded, String>>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 enum Files {
     Language { gguf: PathBuf, folder: PathBuf },
     Embeddings { weights: PathBuf, vocabulary: PathBuf },
@@ -125,10 +125,42 @@ impl LocalModel {
         Ok(Embedding { model: self.identity.clone(), vector })
     }
 
-    /// Answers a request. The answer's head is returned at once, its body follows as it is written.
+    /// Whether it is the same model of the same files, so that one of the two is enough.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (&self.identity, &self.files) == (&other.identity, &other.files)
+    }
+
+    /// Opens trained adapters for its agents. The weights need not be loaded for it, but the model's file is read as
+    /// a whole: call it on a thread that may wait.
+    pub fn adapters(
+        &self,
+        conversation: Option<&Path>,
+        feedback: Option<&Path>,
+    ) -> Result<AgentAdapters, waltz_model::Error> {
+        let gguf = match &self.files {
+            Files::Language { gguf, .. } => Gguf::open(gguf)?,
+            Files::Embeddings { weights, .. } => {
+                let reason = "it makes embeddings, and adapters are for models that write".to_owned();
+                return Err(waltz_model::Error::Malformed { path: weights.clone(), reason });
+            }
+        };
+        let (shape, base) = (Shape::from_gguf(&gguf)?, gguf.sha256());
+        let open = |agent: Agent, path: Option<&Path>| {
+            let open = |path| Adapter::open_for(agent, path, &shape, &base).map(Arc::new);
+            path.map(open).transpose()
+        };
+        Ok(AgentAdapters {
+            conversation: open(Agent::Conversation, conversation)?,
+            feedback: open(Agent::Feedback, feedback)?,
+        })
+    }
+
+    /// Answers a request as the agent that is called, with its adapter. The answer's head is returned at once, its
+    /// body follows as it is written.
     pub(crate) async fn answer(
         self: &Arc<Self>,
         call: Call,
+        adapters: &AgentAdapters,
         body: &Bytes,
         deadline: Instant,
     ) -> Result<reqwest::Response, Trouble> {
@@ -136,7 +168,10 @@ impl LocalModel {
             .map_err(|error| Trouble::Invalid(format!("the request is not valid JSON: {error}")))?;
         match (self.ready().await.map_err(Trouble::Broken)?, call) {
             (Loaded::Language(language), Call::Chat) => {
-                speak::speak(language, &self.name, body, deadline).await
+                speak::speak(language, &self.name, adapters.conversation.clone(), body, deadline).await
+            }
+            (Loaded::Language(language), Call::Feedback) => {
+                speak::speak(language, &self.name, adapters.feedback.clone(), body, deadline).await
             }
             (Loaded::Language(language), Call::Embeddings) => {
                 embed::by_language(language, &self.name, &body, deadline).await
@@ -144,7 +179,7 @@ impl LocalModel {
             (Loaded::Embeddings(model), Call::Embeddings) => {
                 embed::by_model(model, &self.name, &body, deadline).await
             }
-            (Loaded::Embeddings(_), Call::Chat) => {
+            (Loaded::Embeddings(_), Call::Chat | Call::Feedback) => {
                 Err(Trouble::Invalid(format!("`{}` makes embeddings and cannot chat", self.name)))
             }
         }
@@ -275,7 +310,8 @@ mod tests {
             let (release, held) = mpsc::channel::<()>();
             let holding = tokio::task::spawn_blocking(move || held.recv());
             let (body, deadline) = (Bytes::from(body), Instant::now() + Duration::from_secs(600));
-            let mut answer = pin!(model.answer(Call::Chat, &body, deadline));
+            let untaught = AgentAdapters::default();
+            let mut answer = pin!(model.answer(Call::Chat, &untaught, &body, deadline));
             assert!(answer.as_mut().now_or_never().is_none(), "it was read at once, by this thread");
             release.send(()).unwrap();
             holding.await.unwrap().unwrap();

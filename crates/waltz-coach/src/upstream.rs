@@ -22,6 +22,7 @@ pub use fallback::{Course, post_with_fallback};
 use http::HeaderMap;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Semaphore;
+use waltz_model::AgentAdapters;
 
 /// The form that an upstream speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +36,10 @@ pub enum Protocol {
 /// What an upstream is called for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// An answer.
+    /// An answer of the conversation agent.
     Chat,
+    /// An opinion of the feedback agent.
+    Feedback,
     /// Vectors.
     Embeddings,
 }
@@ -102,8 +105,8 @@ pub struct Upstream {
 enum Speaker {
     /// A server.
     Server(reqwest::Client),
-    /// A model in this process.
-    Local(Arc<LocalModel>),
+    /// A model in this process, and what its agents were taught.
+    Local(Arc<LocalModel>, AgentAdapters),
 }
 
 /// An upstream and the model to ask it for.
@@ -194,17 +197,17 @@ impl Upstream {
         Ok(Self { settings, speaker: Speaker::Server(client), server, slots })
     }
 
-    /// A model in this process.
-    pub fn local(settings: UpstreamSettings, model: Arc<LocalModel>) -> Self {
+    /// A model in this process, with trained adapters where there are some.
+    pub fn local(settings: UpstreamSettings, model: Arc<LocalModel>, adapters: AgentAdapters) -> Self {
         let slots = Arc::new(Semaphore::new(settings.max_concurrent));
-        Self { settings, speaker: Speaker::Local(model), server: None, slots }
+        Self { settings, speaker: Speaker::Local(model, adapters), server: None, slots }
     }
 
     /// The model in this process that answers, if it is one.
     pub fn local_model(&self) -> Option<&Arc<LocalModel>> {
         match &self.speaker {
             Speaker::Server(_) => None,
-            Speaker::Local(model) => Some(model),
+            Speaker::Local(model, _) => Some(model),
         }
     }
 
@@ -216,7 +219,7 @@ impl Upstream {
     /// Who answers, as telemetry names it: the form tells, whoever stands behind it.
     pub fn provider(&self) -> &'static str {
         match (&self.speaker, self.settings.protocol) {
-            (Speaker::Local(_), _) => "waltz",
+            (Speaker::Local(..), _) => "waltz",
             (Speaker::Server(_), Protocol::OpenAi) => "openai",
             (Speaker::Server(_), Protocol::Anthropic) => "anthropic",
         }
@@ -262,7 +265,7 @@ impl Upstream {
         let answer = async {
             match &self.speaker {
                 Speaker::Server(client) => self.send(client, call, body).await,
-                Speaker::Local(model) => self.ask(model, call, &body, deadline).await,
+                Speaker::Local(model, adapters) => self.ask((model, adapters), call, &body, deadline).await,
             }
         };
         let response = tokio::time::timeout_at(first_byte, answer)
@@ -294,8 +297,8 @@ impl Upstream {
     ) -> Result<reqwest::Response, CallError> {
         let UpstreamSettings { name, url, protocol, key, .. } = &self.settings;
         let path = match (call, protocol) {
-            (Call::Chat, Protocol::OpenAi) => "/chat/completions",
-            (Call::Chat, Protocol::Anthropic) => "/messages",
+            (Call::Chat | Call::Feedback, Protocol::OpenAi) => "/chat/completions",
+            (Call::Chat | Call::Feedback, Protocol::Anthropic) => "/messages",
             (Call::Embeddings, Protocol::OpenAi) => "/embeddings",
             (Call::Embeddings, Protocol::Anthropic) => {
                 return Err(CallError::Unusable(name.clone(), "it has no embeddings".to_owned()));
@@ -325,13 +328,13 @@ impl Upstream {
 
     async fn ask(
         &self,
-        model: &Arc<LocalModel>,
+        (model, adapters): (&Arc<LocalModel>, &AgentAdapters),
         call: Call,
         body: &Bytes,
         deadline: tokio::time::Instant,
     ) -> Result<reqwest::Response, CallError> {
         let name = &self.settings.name;
-        model.answer(call, body, deadline).await.map_err(|trouble| match trouble {
+        model.answer(call, adapters, body, deadline).await.map_err(|trouble| match trouble {
             Trouble::Busy => CallError::Shed(name.clone()),
             Trouble::Invalid(message) => CallError::Status {
                 upstream: name.clone(),

@@ -16,7 +16,7 @@ pub struct Settings {
     pub enabled: bool,
     /// Judge and annotate, but never change an answer.
     pub feedback_only: bool,
-    /// The stage that serves: 2 needs trained weights, and there are none.
+    /// The stage that serves: 2 only where trained adapters do.
     pub stage: u8,
     /// `WALTZRL_STAGE`.
     pub stage_wanted: u8,

@@ -69,7 +69,7 @@ fn adapters(gguf: &Gguf, model: &Model) -> Result<[Option<Arc<Adapter>>; 2], Box
         let trainer = Trainer::new(Some(lora), None, Optimiser::default(), Keep::Most)?;
         let path = folder.path().join("adapter.safetensors");
         trainer.adapter(&network, "none", seed)?.write(&path, network.shape())?;
-        Ok(Some(Arc::new(Adapter::open(&path, model)?)))
+        Ok(Some(Arc::new(Adapter::open(&path, model.shape(), model.base())?)))
     };
     Ok([make(1)?, make(2)?])
 }

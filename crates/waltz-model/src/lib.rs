@@ -33,9 +33,7 @@ mod weights;
 mod wordpiece;
 mod worker;
 
-pub use adapter::{
-    Adapter, AdapterFile, AdapterNote, Adapters, AgentAdapters, HeadsConfig, LoraConfig, Origin,
-};
+pub use adapter::{Adapter, AdapterFile, AdapterNote, Agent, AgentAdapters, HeadsConfig, LoraConfig, Origin};
 pub use catalogue::{KNOWN, KnownFile, KnownModel, ModelName};
 pub use constrain::{Field, FieldKind, MOST_BYTES, MOST_VALUES, ObjectConstraint, Schema, TokenIndex};
 pub use constraint::{Constraint, TokenMask};

@@ -143,8 +143,13 @@ pub(crate) fn configured(sources: &Sources) -> Result<(Loaded, Built), Exit> {
         note(&format!("warning: {warning}"));
     }
     let base = base_folder(sources);
-    match build::build(&loaded, &sources.environment, &base) {
-        Ok(built) => Ok((loaded, built)),
+    match build::build(&loaded, &sources.environment, &base, &[]) {
+        Ok(built) => {
+            if let Some(reason) = &built.stage_trouble {
+                note(&format!("warning: stage 2 was asked for, and stage 1 serves: {reason}"));
+            }
+            Ok((loaded, built))
+        }
         Err(mistakes) => Err(Exit { code: 2, message: describe(&mistakes) }),
     }
 }

@@ -1,7 +1,9 @@
 //! Reads what a chat request asks of a local model.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
-use waltz_model::{Ask, Message, ObjectConstraint, Role, Sampling};
+use waltz_model::{Adapter, Ask, Message, ObjectConstraint, Role, Sampling};
 
 use super::{Language, Trouble, form};
 
@@ -25,6 +27,7 @@ pub(super) struct Wanted {
 /// Reads a request. Long messages and large forms take a while: async threads leave it to others.
 pub(super) fn wanted(
     language: &Language,
+    adapter: Option<&Arc<Adapter>>,
     body: &Map<String, Value>,
     deadline: std::time::Instant,
 ) -> Result<Wanted, Trouble> {
@@ -68,7 +71,7 @@ pub(super) fn wanted(
             .map(|form| Box::new(ObjectConstraint::new(form.clone(), language.index().clone())) as Box<_>),
         deadline: Some(deadline),
         logprobs: logprobs.then_some(top),
-        adapter: None,
+        adapter: adapter.cloned(),
     });
     let options = body.get("stream_options").and_then(|options| options.get("include_usage"));
     Ok(Wanted {

@@ -3,6 +3,7 @@
 //! Each projection has `NAME.lora_a` (rank, columns) and `NAME.lora_b` (rows, rank), named as in GGUF; classifier
 //! heads are `heads.weight` and `heads.bias`. A hash in the note covers the note and every number.
 
+use std::fmt;
 use std::path::Path;
 
 use ::safetensors::tensor::TensorView;
@@ -78,6 +79,25 @@ impl Origin {
     }
 }
 
+/// The agents that adapters are made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Agent {
+    /// Writes answers.
+    Conversation,
+    /// Reads drafts and says what to do better.
+    Feedback,
+}
+
+impl fmt::Display for Agent {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Conversation => "conversation",
+            Self::Feedback => "feedback",
+        })
+    }
+}
+
 /// What classifier heads ask, and of what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -100,6 +120,9 @@ pub struct AdapterNote {
     pub heads: Option<HeadsConfig>,
     /// Where it comes from.
     pub origin: Origin,
+    /// The agent that it was trained for; either where it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<Agent>,
     /// Steps of the run.
     pub steps: u32,
     /// SHA-256 of all of this, with an empty text here, and of every tensor.
@@ -130,11 +153,18 @@ impl AdapterFile {
     ) -> Self {
         let (config, heads) =
             heads.map_or((None, None), |(config, weights, bias)| (Some(config), Some((weights, bias))));
-        let note =
-            AdapterNote { version: VERSION, lora, heads: config, origin, steps, content: String::new() };
+        let content = String::new();
+        let note = AdapterNote { version: VERSION, lora, heads: config, origin, agent: None, steps, content };
         let mut file = Self { note, layers, heads };
         file.note.content = file.content(shape);
         file
+    }
+
+    /// The same for one agent alone.
+    pub fn for_agent(mut self, agent: Agent, shape: &Shape) -> Self {
+        self.note.agent = Some(agent);
+        self.note.content = self.content(shape);
+        self
     }
 
     /// Reads a file that was made for a model of this shape and this hash. Everything is checked.

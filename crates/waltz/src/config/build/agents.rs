@@ -7,17 +7,25 @@ use secrecy::SecretString;
 use waltz_coach::conversation::ConversationAgent;
 use waltz_coach::local::LocalModel;
 use waltz_coach::upstream::{Protocol, SetupError, Target, Upstream, UpstreamSettings};
-use waltz_model::Models;
+use waltz_model::{AgentAdapters, Models};
 
 use super::{Check, is_variable_name};
 use crate::config::raw;
 
 impl Check<'_> {
-    pub(super) fn upstreams(&mut self, raw: &[raw::Upstream], models: &Models) -> Vec<Arc<Upstream>> {
+    pub(super) fn upstreams(
+        &mut self,
+        raw: &[raw::Upstream],
+        models: &Models,
+        adapters: Vec<AgentAdapters>,
+        running: &[Arc<LocalModel>],
+    ) -> Vec<Arc<Upstream>> {
+        let mut adapters = adapters.into_iter();
         let mut names = BTreeSet::new();
         let mut upstreams = Vec::new();
         for (index, upstream) in raw.iter().enumerate() {
             let at = |field: &str| format!("upstreams[{index}].{field}");
+            let adapters = adapters.next().unwrap_or_default();
             self.name(&at("name"), &upstream.name, &mut names);
             let local = upstream.url.strip_prefix("local:");
             let host = upstream.url.strip_prefix("https://").or_else(|| upstream.url.strip_prefix("http://"));
@@ -52,7 +60,11 @@ impl Check<'_> {
             };
             if let Some(name) = local {
                 match name.parse().and_then(|name| LocalModel::find(models, &name)) {
-                    Ok(model) => upstreams.push(Arc::new(Upstream::local(settings, Arc::new(model)))),
+                    Ok(model) => {
+                        let loaded = running.iter().find(|loaded| loaded.is_same(&model)).cloned();
+                        let model = loaded.unwrap_or_else(|| Arc::new(model));
+                        upstreams.push(Arc::new(Upstream::local(settings, model, adapters)));
+                    }
                     Err(error) => self.mistake(at("url"), error.to_string()),
                 }
                 continue;
