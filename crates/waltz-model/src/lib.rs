@@ -48,6 +48,6 @@ pub use pull::{PullSettings, pull};
 pub use safetensors::{TensorFile, Tensors};
 pub use sample::{Sampling, TokenChance};
 pub use shape::Shape;
-pub use template::{Message, Role, Template};
+pub use template::{Message, Role, Template, with_system};
 pub use tokenizer::{Decoder, Part, Tokenizer};
 pub use worker::{Refusal, Room, RoomSettings};

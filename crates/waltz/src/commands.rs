@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod bar;
 mod chat;
 mod config;
 mod data;
@@ -10,6 +11,7 @@ mod mock;
 mod model;
 mod screen;
 mod serve;
+mod train;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -45,6 +47,9 @@ enum Command {
     /// Get models that run inside of waltz, list them, check them.
     #[command(subcommand)]
     Model(model::Model),
+    /// Learn from data.
+    #[command(subcommand)]
+    Train(train::Train),
 }
 
 /// Why the program ends with an error.
@@ -71,6 +76,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
         Command::Config(config) => config.run(),
         Command::Data(data) => data.run(),
         Command::Model(model) => model.run(),
+        Command::Train(train) => train.run(),
     }
 }
 

@@ -3,15 +3,12 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use waltz_model::{Adapter, Ask, Message, ObjectConstraint, Role, Sampling};
+use waltz_model::{Adapter, Ask, Message, ObjectConstraint, Role, Sampling, with_system};
 
 use super::{Language, Trouble, form};
 
 /// Answers of a request that does not say how long they may be.
 const USUAL_TOKENS: usize = 512;
-/// The system message of chats that begin without one. With the one of its own template, which only says who made
-/// it, SmolLM2 does not know the capital of France.
-const USUAL_SYSTEM: &str = "You are a helpful assistant. Answer the question briefly and correctly.";
 /// Choices of one request.
 const MOST_CHOICES: u64 = 8;
 
@@ -85,13 +82,6 @@ pub(super) fn wanted(
 fn messages(body: &Map<String, Value>) -> Result<Vec<Message>, Trouble> {
     let given = body.get("messages").and_then(Value::as_array);
     let mut messages = Vec::new();
-    let role = |message: &Value| message.get("role").and_then(Value::as_str).map(str::to_owned);
-    let begins_with_system = given
-        .and_then(|given| given.first().and_then(role))
-        .is_some_and(|role| matches!(role.as_str(), "system" | "developer"));
-    if !begins_with_system {
-        messages.push(Message { role: Role::System, content: USUAL_SYSTEM.to_owned() });
-    }
     for message in given.into_iter().flatten() {
         let role = match message.get("role").and_then(Value::as_str) {
             Some("system" | "developer") => Role::System,
@@ -101,7 +91,7 @@ fn messages(body: &Map<String, Value>) -> Result<Vec<Message>, Trouble> {
         };
         messages.push(Message { role, content: content(message.get("content"))? });
     }
-    Ok(messages)
+    Ok(with_system(messages))
 }
 
 /// The text of a message. A small language model reads nothing else.

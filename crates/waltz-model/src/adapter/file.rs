@@ -170,8 +170,8 @@ impl AdapterFile {
     /// Reads a file that was made for a model of this shape and this hash. Everything is checked.
     pub fn read(path: &Path, shape: &Shape, base: &str) -> Result<Self, Error> {
         let refuse = |reason: String| Error::malformed(path, reason);
-        let mapped = TensorFile::open(path)?;
-        let tensors = mapped.tensors()?;
+        let content = TensorFile::read(path)?;
+        let tensors = content.tensors()?;
         let note: AdapterNote = serde_json::from_str(&tensors.note(NOTE)?)
             .map_err(|error| refuse(format!("its note cannot be read: {error}")))?;
         if note.version != VERSION {

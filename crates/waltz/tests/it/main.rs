@@ -35,5 +35,6 @@ mod streams;
 mod synthetic;
 mod telemetry;
 mod tiny;
+mod train;
 mod upstream_faults;
 mod wire;
