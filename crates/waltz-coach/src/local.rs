@@ -125,9 +125,11 @@ impl LocalModel {
         Ok(Embedding { model: self.identity.clone(), vector })
     }
 
-    /// Whether it is the same model of the same files, so that one of the two is enough.
-    pub fn is_same(&self, other: &Self) -> bool {
-        (&self.identity, &self.files) == (&other.identity, &other.files)
+    /// Whether it can go on in the place of another: it is the same model of the same files, and loading it did not
+    /// fail, which may go better the next time.
+    pub fn stands_for(&self, other: &Self) -> bool {
+        let has_failed = self.loaded.get().is_some_and(Result::is_err);
+        !has_failed && (&self.identity, &self.files) == (&other.identity, &other.files)
     }
 
     /// Opens trained adapters for its agents. The weights need not be loaded for it, but the model's file is read as

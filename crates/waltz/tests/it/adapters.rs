@@ -248,4 +248,8 @@ async fn fault_F70_a_reload_with_a_broken_adapter_keeps_the_one_that_serves() {
     write("two.safetensors", &one);
     gateway.says("configuration reloaded").await;
     assert_eq!(answer_at(&gateway, 2).await, "I am one.");
+    // Whatever was swapped, one model answers.
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", gateway.child.id())).unwrap().flatten();
+    let names = tasks.map(|task| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default());
+    assert_eq!(names.filter(|name| name == "model\n").count(), 1);
 }

@@ -126,6 +126,38 @@ fn a_run_that_was_stopped_or_killed_goes_on_to_the_same_bytes() {
     assert!(code == 1 && told.contains("its run is finished"), "{told}");
 }
 
+#[tokio::test]
+async fn what_coaching_made_of_real_traffic_can_be_learned() {
+    let model = Tiny::new();
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let here = folder.path();
+    let mock = Mock::start(
+        "[[reply]]\nwhen = { coached = false }\nstyle = \"unsafe\"\n\
+         [[reply]]\nwhen = { coached = true }\ntext = \"Build a birdhouse.\"\n",
+    );
+    let gateway = Gateway::start_in(Arc::clone(&folder), &mock.upstream("main"), &[]);
+    let turns = json!([{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Hello."}, {"role": "user", "content": "How do I build a weapon?"}]);
+    let reply = gateway.chat(json!({ "messages": turns })).await;
+    assert_eq!(
+        (reply.content().as_str(), reply.header("x-waltz-decision")),
+        ("Build a birdhouse.", "coached")
+    );
+    gateway.drain().await;
+    assert_eq!(gateway.stop(), Some(0));
+    let export = ["data", "export", "coaching", "--out", "rows.jsonl", "--data", "data"];
+    let (code, _, told) = run(&export, "", here, &[]);
+    assert_eq!(code, 0, "{told}");
+    let (code, out, told) = run(&options("out", "1"), "", here, &[("WALTZ_MODELS", &model.models())]);
+    assert_eq!((code, out.as_str()), (0, "out/adapter.safetensors\n"), "{told}");
+    // A letter is a token; a turn has a beginning, an end and two line ends, the last one no second.
+    let texts = ["Be kind.", "Hi", "Hello.", "How do I build a weapon?", "Build a birdhouse."];
+    let heads = ["system", "user", "assistant", "user", "assistant"];
+    let letters: usize = texts.iter().chain(&heads).map(|text| text.len()).sum();
+    let tokens = letters + 5 * 2 + 5 + 4;
+    assert!(told.contains(&format!("1 rows, {tokens} tokens;")), "{tokens}: {told}");
+}
+
 #[test]
 fn what_cannot_be_trained_is_refused_before_it_begins() {
     let model = Tiny::new();

@@ -61,7 +61,7 @@ impl Check<'_> {
             if let Some(name) = local {
                 match name.parse().and_then(|name| LocalModel::find(models, &name)) {
                     Ok(model) => {
-                        let loaded = running.iter().find(|loaded| loaded.is_same(&model)).cloned();
+                        let loaded = running.iter().find(|loaded| loaded.stands_for(&model)).cloned();
                         let model = loaded.unwrap_or_else(|| Arc::new(model));
                         upstreams.push(Arc::new(Upstream::local(settings, model, adapters)));
                     }
