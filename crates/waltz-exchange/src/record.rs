@@ -49,7 +49,7 @@ pub struct ExchangeRecord {
     pub model: String,
     /// The agent's variant.
     pub variant: String,
-    /// `WALTZRL_STAGE` when the exchange was served.
+    /// The stage that served: 2 only with trained adapters, whatever was asked for.
     pub stage: u8,
     /// The kind of task.
     pub task_type: String,

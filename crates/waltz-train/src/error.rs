@@ -35,7 +35,7 @@ pub enum Error {
     },
     /// There is nothing to learn from.
     #[error("`{}` has no rows to learn from", path.display())]
-    NoRows {
+    Empty {
         /// The file.
         path: PathBuf,
     },

@@ -52,7 +52,7 @@ pub(super) fn read(path: &Path, agent: Agent) -> Result<Rows, Error> {
         return Err(Error::Rows { path: path.to_owned(), rows: chats.len() + left_out + bad.len(), bad });
     }
     if chats.is_empty() {
-        return Err(Error::NoRows { path: path.to_owned() });
+        return Err(Error::Empty { path: path.to_owned() });
     }
     Ok(Rows { chats, left_out })
 }

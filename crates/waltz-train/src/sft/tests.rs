@@ -75,7 +75,7 @@ fn every_bad_row_is_named_with_its_line_and_reason() {
     let many = format!("{}{CHAT}\n", "{}\n".repeat(14));
     let error = rows(&many, Agent::Conversation).unwrap_err().to_string();
     assert!(error.contains("14 of 15 rows") && error.contains("and 4 more"), "{error}");
-    assert!(matches!(rows("\n \n", Agent::Conversation), Err(Error::NoRows { .. })));
+    assert!(matches!(rows("\n \n", Agent::Conversation), Err(Error::Empty { .. })));
     // The feedback agent cannot learn from what answers should be.
     let error = rows(&session("{}"), Agent::Feedback).unwrap_err().to_string();
     assert!(error.contains("needs `messages`"), "{error}");

@@ -12,7 +12,7 @@ use waltz_gateway::Gateway;
 use waltz_store::Store;
 
 use super::fallback::Fallback;
-use super::{ConfigOptions, Exit, base_folder, configured, describe, note, runtime};
+use super::{ConfigOptions, Exit, base_folder, configured, describe, note, note_stage, runtime};
 use crate::config::{Built, Sources, build, load};
 use crate::telemetry::{self, Exporter};
 
@@ -211,9 +211,7 @@ async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Sta
                 ));
             }
             Ok(Ok(built)) => {
-                if let Some(reason) = &built.stage_trouble {
-                    note(&format!("warning: stage 2 was asked for, and stage 1 serves: {reason}"));
-                }
+                note_stage(&built);
                 if bound.port() != built.listen.port() && built.listen.port() != 0 {
                     note("warning: `server.listen` changed; it takes effect at the next start");
                 }

@@ -109,7 +109,7 @@ impl TrainSft {
         };
         let gguf = self.base(&plan.base)?;
         let lesson = Lesson::read(&plan.data, plan.agent, &gguf).map_err(|error| match error {
-            rows @ (waltz_train::Error::Rows { .. } | waltz_train::Error::NoRows { .. }) => {
+            rows @ (waltz_train::Error::Rows { .. } | waltz_train::Error::Empty { .. }) => {
                 Exit { code: 2, message: rows.to_string() }
             }
             other => failed(other),
