@@ -59,7 +59,7 @@ pub struct ExchangeRecord {
     pub risk: Risk,
     /// What the judge really read.
     pub scanned: Scanned,
-    /// First 16 hex digits of SHA-256 of the user's request.
+    /// First 16 hex digits of SHA-256 of the user's request with its personal data masked.
     pub request_hash: String,
     /// The user's request.
     pub user_request: String,

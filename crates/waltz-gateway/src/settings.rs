@@ -48,8 +48,6 @@ pub struct Settings {
     pub record_text: RecordText,
     /// Refuse to answer what cannot be recorded.
     pub record_required: bool,
-    /// Recording waits for the disk, so that it must leave the threads that serve.
-    pub record_waits: bool,
 }
 
 /// Which requests are judged how deep.
@@ -179,7 +177,6 @@ impl Default for Settings {
             idempotency: Keep { time: Duration::from_secs(3600), bytes: 64 << 20 },
             record_text: RecordText::Masked,
             record_required: true,
-            record_waits: false,
         }
     }
 }

@@ -244,7 +244,6 @@ impl<'a> Check<'a> {
                 raw::RecordText::None => RecordText::None,
             },
             record_required: raw.record.required,
-            record_waits: matches!(raw.record.durability, raw::Durability::Power),
         }
     }
 
