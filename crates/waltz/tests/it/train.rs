@@ -1,6 +1,6 @@
 //! `waltz train sft` as people run it: an adapter is made, cut, gone on with, refused, served.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::Arc;
@@ -33,8 +33,21 @@ fn options<'a>(out: &'a str, epochs: &'a str) -> Vec<&'a str> {
     [&fixed[..], &["--epochs", epochs, "--out", out]].concat()
 }
 
-/// A run in the background, from its first step on.
-fn spawn(arguments: &[&str], folder: &Path, model: &Tiny) -> (Child, BufReader<ChildStderr>) {
+/// A run in the background, which ends with the test at the latest.
+struct Training {
+    child: Child,
+    told: BufReader<ChildStderr>,
+}
+
+impl Drop for Training {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// Starts a run and waits for its first step.
+fn spawn(arguments: &[&str], folder: &Path, model: &Tiny) -> Training {
     let mut child = Command::new(BINARY)
         .args(arguments)
         .current_dir(folder)
@@ -54,7 +67,13 @@ fn spawn(arguments: &[&str], folder: &Path, model: &Tiny) -> (Child, BufReader<C
             child.wait()
         );
     }
-    (child, told)
+    Training { child, told }
+}
+
+/// The priority of a task of this system: 0 usually, and 10 for one that steps back.
+fn niceness(stat: &str) -> i32 {
+    // The 19th field; the name, which ends with the last bracket, is the second.
+    stat.rsplit_once(')').unwrap().1.split_whitespace().nth(16).unwrap().parse().unwrap()
 }
 
 fn signal(child: &Child, name: &str) {
@@ -104,15 +123,15 @@ fn a_run_that_was_stopped_or_killed_goes_on_to_the_same_bytes() {
     let expected = std::fs::read(here.join("whole/adapter.safetensors")).unwrap();
     for (name, kill) in [("stopped", "-INT"), ("ended", "-TERM"), ("killed", "-KILL")] {
         let arguments = [&options(name, "8")[..], &["--checkpoint-every", "1"]].concat();
-        let (mut child, told) = spawn(&arguments, here, &model);
+        let mut training = spawn(&arguments, here, &model);
         // It waits, so that it is not done before it is stopped.
-        signal(&child, "-STOP");
+        signal(&training.child, "-STOP");
         let (code, _, held) = train(&["train", "sft", "--out", name, "--resume"]);
         assert!(code == 1 && held.contains("another run holds"), "{held}");
-        signal(&child, kill);
-        signal(&child, "-CONT");
-        let told: Vec<String> = told.lines().map_while(Result::ok).collect();
-        let status = child.wait().unwrap();
+        signal(&training.child, kill);
+        signal(&training.child, "-CONT");
+        let told: Vec<String> = training.told.by_ref().lines().map_while(Result::ok).collect();
+        let status = training.child.wait().unwrap();
         assert!(!here.join(name).join("adapter.safetensors").exists(), "it ended before it was stopped");
         if kill != "-KILL" {
             assert_eq!(status.code(), Some(130), "{told:?}");
@@ -194,9 +213,7 @@ fn what_cannot_be_trained_is_refused_before_it_begins() {
         refused(&other, if option == "--rate" { 2 } else { 1 }, &parts);
     }
     // A run goes on with its own rows or not at all.
-    let (mut child, _told) = spawn(&options("cut", "4000"), here, &model);
-    signal(&child, "-KILL");
-    child.wait().unwrap();
+    drop(spawn(&options("cut", "4000"), here, &model));
     std::fs::write(here.join("rows.jsonl"), rows().replace("teapot", "kettle")).unwrap();
     refused(&["train", "sft", "--out", "cut", "--resume"], 1, &["rows.jsonl", "not what the run began with"]);
 }
@@ -222,22 +239,17 @@ async fn a_training_beside_a_gateway_steps_back_for_it() {
     };
     median().await;
     let alone = median().await;
-    let (mut child, _told) = spawn(&options("out", "10000"), here, &model);
+    let training = spawn(&options("out", "10000"), here, &model);
     let beside = median().await;
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
+    let own = niceness(&std::fs::read_to_string("/proc/self/stat").unwrap());
+    let id = training.child.id().to_string();
     let mut computing = 0;
-    for task in tasks.flatten() {
+    for task in std::fs::read_dir(format!("/proc/{id}/task")).unwrap().flatten() {
         let stat = std::fs::read_to_string(task.path().join("stat")).unwrap();
-        let (name, rest) = stat.rsplit_once(')').unwrap();
-        // The 19th field; the name is the second and the state the third.
-        assert_eq!(rest.split_whitespace().nth(16), Some("10"), "{stat}");
-        computing += usize::from(
-            name.contains("model-") || task.file_name().to_str() == Some(&child.id().to_string()),
-        );
+        assert_eq!(niceness(&stat), (own + 10).min(19), "{stat}");
+        computing += usize::from(stat.contains("(model-") || task.file_name().to_str() == Some(&id));
     }
     let cores = std::thread::available_parallelism().unwrap().get();
     assert_eq!(computing, (cores - 1).max(1));
-    signal(&child, "-KILL");
-    child.wait().unwrap();
     assert!(beside < alone * 3 + Duration::from_millis(20), "{alone:?} alone, {beside:?} beside a training");
 }
