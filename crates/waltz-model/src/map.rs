@@ -1,6 +1,6 @@
 //! Files as wholes: mapped into memory, read where they are touched, and written so that nobody sees a part of one.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt;
@@ -59,4 +59,16 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
         File::open(folder)?.sync_all()
     });
     written.map_err(Error::file("write model file", path))
+}
+
+/// Locks a file, made where it is missing, until what is returned is dropped or the process ends, however it ends; none
+/// where somebody else holds it.
+pub(crate) fn lock_file(path: &Path) -> Result<Option<File>, Error> {
+    let opened = OpenOptions::new().create(true).truncate(false).write(true).open(path);
+    let file = opened.map_err(Error::file("open lock file", path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(source)) => Err(Error::file("lock", path)(source)),
+    }
 }

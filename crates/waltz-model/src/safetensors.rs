@@ -4,9 +4,11 @@
 use std::path::Path;
 
 use safetensors::{Dtype, SafeTensors};
+use sha2::{Digest, Sha256};
 
-use crate::Error;
 use crate::map::MappedFile;
+use crate::models::{check_hash, check_size, hex};
+use crate::{Error, StoredFile};
 
 /// A safetensors file, mapped.
 #[derive(Debug)]
@@ -26,6 +28,14 @@ impl TensorFile {
     /// Maps a file.
     pub fn open(path: &Path) -> Result<Self, Error> {
         Ok(Self { file: MappedFile::open(path)? })
+    }
+
+    /// Refuses other bytes than those that were written.
+    pub(crate) fn check(&self, written: &StoredFile) -> Result<(), Error> {
+        let (path, mut hasher) = (self.file.path(), Sha256::new());
+        check_size(path, written.bytes, self.file.len() as u64)?;
+        hasher.update(&*self.file);
+        check_hash(path, &written.sha256, &hex(hasher))
     }
 
     /// Checks the table.

@@ -88,6 +88,21 @@ pub struct HeadsConfig {
     pub pooling: Pooling,
 }
 
+impl HeadsConfig {
+    /// Says what cannot be: heads are told apart by their names.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.names.is_empty() {
+            return Err("a classifier without heads; expected at least one".to_owned());
+        }
+        let mut names: Vec<&String> = self.names.iter().collect();
+        names.sort();
+        match names.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(format!("two heads are called `{}`", pair[0])),
+            None => Ok(()),
+        }
+    }
+}
+
 /// What the file says of itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -115,20 +115,21 @@ impl<D: Device> Trainer<D> {
         if !self.trains_layers(network) && !matches!(objective, Objective::Labels(_)) {
             return Err(Error::training("nothing would change: the base is frozen and there is no adapter"));
         }
+        let Some(step) = self.step.checked_add(1) else {
+            return Err(Error::training(format!("after {} steps no further one can be counted", self.step)));
+        };
         let loss = self.gradients(network, batches, &mut objective);
         let loss = match loss {
             Ok(loss) if loss.is_finite() => loss,
             // Whatever was added up before things went wrong must not become part of the next step.
             other => {
                 self.forget(network)?;
-                let step = self.step + 1;
                 return Err(match other {
                     Ok(loss) => Error::training(format!("the loss of step {step} is {loss}")),
                     Err(error) => error,
                 });
             }
         };
-        let step = self.step + 1;
         let optimiser = self.optimiser;
         let (device, mut tensors) = self.tensors_mut(network);
         let gradient = optimiser.step(device, step, &mut tensors)?;
