@@ -156,7 +156,7 @@ impl Checkpoint {
     /// itself if it did. Where it fails, the network is as it was.
     pub fn resume<D: Device>(&self, network: &mut Network<D>, keep: Keep) -> Result<Trainer<D>, Error> {
         let Run { steps, optimiser, lora, heads, origin, tensors, files, .. } = &self.run;
-        origin.check_base(&self.folder, network.base())?;
+        origin.check_base(&format!("`{}`", self.folder.display()), network.base())?;
         self.check_tensors(network)?;
         let (device, shape) = (network.device(), network.shape());
         // Their values are replaced below.
