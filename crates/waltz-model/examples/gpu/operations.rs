@@ -75,11 +75,11 @@ fn buffers<D: Device>(device: &D) -> Found {
     let from = device.load(&noise(1003, 1))?;
     let mut copied = device.load(&noise(1003, 2))?;
     device.copy(&from, &mut copied)?;
-    let mut cleared = device.load(&noise(1003, 3))?;
+    let mut cleared = device.load_floats(&noise(1003, 3))?;
     device.clear(&mut cleared)?;
     let mut sum = device.load(&noise(1003, 4))?;
     device.add(&from, &mut sum)?;
-    Ok(vec![device.read(&copied)?, device.read(&cleared)?, device.read(&sum)?])
+    Ok(vec![device.read(&copied)?, device.read_floats(&cleared)?, device.read(&sum)?])
 }
 
 /// Sizes of both factors for a product of (70, 56) over 40 steps.

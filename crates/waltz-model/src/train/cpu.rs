@@ -126,8 +126,8 @@ impl<T: Number> Device for Cpu<T> {
         self.read(floats)
     }
 
-    fn clear(&self, numbers: &mut Vec<T>) -> Result<(), Error> {
-        self.threads.each(numbers.chunks_mut(PART), |part| part.fill(T::default()));
+    fn clear(&self, floats: &mut Vec<T>) -> Result<(), Error> {
+        self.threads.each(floats.chunks_mut(PART), |part| part.fill(T::default()));
         Ok(())
     }
 

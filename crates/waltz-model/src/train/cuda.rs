@@ -176,8 +176,8 @@ impl Device for Cuda {
         self.download(floats)
     }
 
-    fn clear(&self, numbers: &mut Numbers) -> Result<(), Error> {
-        self.stream.memset_zeros(numbers).map_err(failed("clear a buffer"))
+    fn clear(&self, floats: &mut Floats) -> Result<(), Error> {
+        self.stream.memset_zeros(floats).map_err(failed("clear a buffer"))
     }
 
     fn copy(&self, from: &Numbers, to: &mut Numbers) -> Result<(), Error> {

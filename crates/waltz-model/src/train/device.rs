@@ -123,8 +123,8 @@ pub trait Device {
     fn read(&self, numbers: &Self::Numbers) -> Result<Vec<f32>, Error>;
     /// Waits and copies to the host.
     fn read_floats(&self, floats: &Self::Floats) -> Result<Vec<f32>, Error>;
-    /// Sets a buffer to zero.
-    fn clear(&self, numbers: &mut Self::Numbers) -> Result<(), Error>;
+    /// Sets a buffer to zero, without taking memory.
+    fn clear(&self, floats: &mut Self::Floats) -> Result<(), Error>;
     /// Copies `from` to `to`, of one length.
     fn copy(&self, from: &Self::Numbers, to: &mut Self::Numbers) -> Result<(), Error>;
     /// `to += from`, of one length.

@@ -57,7 +57,7 @@ impl<D: Device> Heads<D> {
         config.check().map_err(Error::training)?;
         let [of_weights, of_bias] = Self::sizes(shape, &config);
         let tensor = |(name, size), values: &[f32]| Tensor::new(device, name, size, values, Trains::Yes);
-        let (weights, bias) = (tensor(of_weights, weights)?, tensor(of_bias, bias)?);
+        let (weights, bias) = (tensor(of_weights, weights)?, tensor(of_bias, bias)?.without_decay());
         let HeadsConfig { names, pooling } = config;
         Ok(Self { names, pooling, weights, bias })
     }

@@ -298,7 +298,7 @@ impl<D: Device> Source for OnDevice<'_, D> {
 
     fn vector(&mut self, name: &str, length: usize) -> Result<Tensor<D>, Error> {
         let values = self.gguf.vector(name, length)?;
-        Tensor::new(self.device, name.to_owned(), (1, length), &values, self.trains)
+        Ok(Tensor::new(self.device, name.to_owned(), (1, length), &values, self.trains)?.without_decay())
     }
 }
 

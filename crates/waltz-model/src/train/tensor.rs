@@ -24,6 +24,8 @@ pub struct Tensor<D: Device> {
     pub(super) columns: usize,
     /// What products use.
     pub(super) weights: D::Numbers,
+    /// Whether it decays while it trains: matrices do, gains and biases do not.
+    decays: bool,
     /// What changes it.
     training: Option<Training<D>>,
 }
@@ -83,7 +85,12 @@ impl<D: Device> Tensor<D> {
                 second: device.floats(values.len())?,
             }),
         };
-        Ok(Self { name, rows, columns, weights: device.load(values)?, training })
+        Ok(Self { name, rows, columns, weights: device.load(values)?, decays: true, training })
+    }
+
+    /// The same as a gain or a bias.
+    pub(super) fn without_decay(self) -> Self {
+        Self { decays: false, ..self }
     }
 
     /// How many numbers it has.
@@ -159,16 +166,15 @@ impl<D: Device> Tensor<D> {
 
     /// Throws the gradient away.
     pub(super) fn forget(&mut self, device: &D) -> Result<(), Error> {
-        let length = self.length();
-        if let Some(training) = &mut self.training {
-            training.gradient = device.floats(length)?;
+        match &mut self.training {
+            Some(training) => device.clear(&mut training.gradient),
+            None => Ok(()),
         }
-        Ok(())
     }
 
-    /// One step of the optimiser, which also clears the gradient. Gains and biases do not decay.
+    /// One step of the optimiser, which also clears the gradient.
     pub(super) fn update(&mut self, device: &D, step: &AdamW) -> Result<(), Error> {
-        let decay = if self.rows == 1 { 0.0 } else { step.decay };
+        let decay = if self.decays { step.decay } else { 0.0 };
         let Some(Training { master, gradient, first, second }) = &mut self.training else { return Ok(()) };
         let weights = &mut self.weights;
         device.update(

@@ -147,6 +147,11 @@ impl<D: Device> Trainer<D> {
         let total: f64 = batches.iter().flat_map(Batch::weights).map(|weight| f64::from(weight.abs())).sum();
         let trains_layers = self.trains_layers(network);
         let keep = if trains_layers { self.keep } else { Keep::Nothing };
+        let known = match (&*objective, &self.heads) {
+            (Objective::Labels(labels), Some(heads)) => known(batches, labels, heads.names().len())?,
+            (Objective::Labels(_), None) => return Err(no_heads()),
+            _ => 0,
+        };
         let mut loss = 0.0;
         for (index, batch) in batches.iter().enumerate() {
             let pass = network.forward(batch, self.lora.as_ref(), keep)?;
@@ -170,17 +175,9 @@ impl<D: Device> Trainer<D> {
                 }
                 Objective::Labels(labels) => {
                     let Some(heads) = &mut self.heads else { return Err(no_heads()) };
-                    let expected = batch.sequences() * heads.names().len();
-                    let known = labels.iter().flatten().filter(|label| !label.is_nan()).count();
-                    let Some(own) = labels.get(index).filter(|own| own.len() == expected) else {
-                        return Err(Error::training(format!("batch {index} needs {expected} labels")));
-                    };
-                    if own.iter().any(|label| !label.is_nan() && !(0.0..=1.0).contains(label)) || known == 0 {
-                        return Err(Error::training("labels must be from 0 to 1, and some must be known"));
-                    }
                     let pooling = heads.pooling();
                     let pooled = network.pooled(batch, &pass, pooling)?;
-                    let found = heads.back(network.device(), &pooled, own, 1.0 / known as f64)?;
+                    let found = heads.back(network.device(), &pooled, &labels[index], 1.0 / known as f64)?;
                     if trains_layers {
                         let to_pooled = (pooling, &found.to_pooled);
                         network.back_pooled(batch, self.lora.as_mut(), pass, to_pooled)?;
@@ -224,6 +221,29 @@ impl<D: Device> Trainer<D> {
         let all = base.chain(adapter).chain(heads);
         (device, all.filter(|tensor| tensor.gradient().is_some()).collect())
     }
+}
+
+/// How many labels of a step are known. One list for each batch and nothing else, so that the mean is over what is
+/// learned from.
+fn known(batches: &[Batch], labels: &[Vec<f32>], heads: usize) -> Result<usize, Error> {
+    if labels.len() != batches.len() {
+        let (found, expected) = (labels.len(), batches.len());
+        return Err(Error::training(format!(
+            "{found} lists of labels; expected one for each of {expected} batches"
+        )));
+    }
+    for (index, (batch, own)) in batches.iter().zip(labels).enumerate() {
+        let expected = batch.sequences() * heads;
+        if own.len() != expected {
+            let found = own.len();
+            return Err(Error::training(format!("batch {index} has {found} labels; expected {expected}")));
+        }
+    }
+    let known: Vec<f32> = labels.iter().flatten().copied().filter(|label| !label.is_nan()).collect();
+    if known.is_empty() || known.iter().any(|label| !(0.0..=1.0).contains(label)) {
+        return Err(Error::training("labels must be from 0 to 1, and some must be known"));
+    }
+    Ok(known.len())
 }
 
 fn no_heads() -> Error {
