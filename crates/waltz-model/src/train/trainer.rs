@@ -3,7 +3,7 @@
 use super::heads::Heads;
 use super::lora::Lora;
 use super::optimiser::Optimiser;
-use super::tensor::Tensor;
+use super::tensor::{Part, Tensor};
 use super::{Batch, Device, Keep, Network};
 use crate::Error;
 
@@ -83,6 +83,14 @@ impl<D: Device> Trainer<D> {
     /// How weights change.
     pub fn optimiser(&self) -> &Optimiser {
         &self.optimiser
+    }
+
+    /// The running mean of the gradient of everything that trains, by name. After the first step it points where the
+    /// gradient did.
+    pub fn momentum(&self, network: &Network<D>) -> Result<Vec<(String, Vec<f32>)>, Error> {
+        let read =
+            |tensor: &Tensor<D>| Ok((tensor.name.clone(), tensor.read(network.device(), Part::First)?));
+        self.tensors(network).into_iter().map(read).collect()
     }
 
     /// The log-probability of each target as things stand, without a way back. The reference of an

@@ -1,6 +1,5 @@
 use super::*;
 use crate::generate::Pooling;
-use crate::train::tensor::Part;
 use crate::train::tests::{
     OPTIMISER, batch, cpu, difference, examples, gradients, lora, tiny, tokens, values,
 };
@@ -21,6 +20,12 @@ fn everything_that_trains_changes_and_nothing_else() {
     let report = trainer.step(&mut network, &batches, Objective::Likelihood).unwrap();
     assert_eq!((report.step, report.tokens, report.rate), (1, batches[0].tokens().len(), 5e-3));
     assert!(report.gradient > 0.0);
+    let (momentum, share) = (trainer.momentum(&network).unwrap(), f64::from(1.0 - OPTIMISER.beta1));
+    assert_eq!(momentum.len(), network.tensors().count());
+    let length =
+        momentum.iter().flat_map(|(_, values)| values).map(|value| f64::from(*value).powi(2)).sum::<f64>();
+    let expected = share * report.gradient.min(f64::from(OPTIMISER.clip));
+    assert!((length.sqrt() / expected - 1.0).abs() < 1e-4, "{} is not {expected}", length.sqrt());
     for (index, after) in values(network.device(), network.tensors()).iter().enumerate() {
         assert_ne!(*after, before[index], "tensor {index} of the base");
     }
