@@ -240,8 +240,8 @@ impl Run {
 
     /// How many numbers its files hold; none where that is more than can be counted.
     fn numbers(&self) -> Option<usize> {
-        let lengths = self.tensors.iter().map(|(_, length)| *length);
-        let one_part = lengths.fold(Some(0_usize), |sum, length| sum?.checked_add(length));
+        let mut lengths = self.tensors.iter().map(|(_, length)| *length);
+        let one_part = lengths.try_fold(0_usize, usize::checked_add);
         one_part?.checked_mul(Part::ALL.len())
     }
 

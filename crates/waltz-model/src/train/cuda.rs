@@ -215,10 +215,6 @@ impl Device for Cuda {
         self.stream.memcpy_dtod(from, to).map_err(failed("copy a buffer"))
     }
 
-    fn add(&self, from: &Numbers, to: &mut Numbers) -> Result<(), Error> {
-        self.add_numbers(from, to)
-    }
-
     fn multiply(
         &self,
         form: Form,
@@ -240,16 +236,6 @@ impl Device for Cuda {
         output: (&mut Floats, Grid),
     ) -> Result<(), Error> {
         self.product(form, scale, left, right, 1.0, output)
-    }
-
-    fn embed(
-        &self,
-        table: &Numbers,
-        width: usize,
-        tokens: &[u32],
-        output: &mut Numbers,
-    ) -> Result<(), Error> {
-        self.gather_rows(table, width, tokens, output)
     }
 
     fn embed_back(

@@ -83,7 +83,7 @@ impl<D: Device> Network<D> {
         batch.check(&self.shape)?;
         let frame = self.frame(batch);
         let mut state = self.device.unset(frame.rows * self.shape.width)?;
-        self.device.embed(&self.weights.embedding.weights, self.shape.width, batch.tokens(), &mut state)?;
+        self.device.gather(&self.weights.embedding.weights, self.shape.width, batch.tokens(), &mut state)?;
         let mut layers = Vec::with_capacity(self.shape.layers);
         for (index, layer) in self.weights.layers.iter().enumerate() {
             let (parts, output) = frame.forward(&state, layer, lora.map(|lora| &lora.layers[index]))?;

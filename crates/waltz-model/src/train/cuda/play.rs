@@ -198,7 +198,7 @@ impl<'a> Table<'a> {
         }
         let ends: Vec<u32> = last.iter().map(|row| positions[*row as usize]).collect();
         let mut buffers = Buffers::new(cuda, shape, &sequences, &positions)?;
-        cuda.embed(
+        cuda.gather(
             &self.network.weights().embedding.weights,
             shape.width,
             &prompts.concat(),
