@@ -80,7 +80,7 @@ impl From<Refusal> for Trouble {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::Busy { .. } => Self::Busy,
-            Refusal::Stopped | Refusal::Deadline => Self::Broken(refusal.to_string()),
+            Refusal::Stopped | Refusal::Deadline | Refusal::NotFinite => Self::Broken(refusal.to_string()),
             other => Self::Invalid(other.to_string()),
         }
     }

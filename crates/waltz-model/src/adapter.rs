@@ -98,12 +98,23 @@ impl Adapter {
         &self.note
     }
 
-    /// The heads' logits for a pooled state that was computed with this adapter; none where it has no heads.
-    pub fn classify(&self, pooled: &[f32]) -> Option<Vec<f32>> {
-        let (weights, bias) = self.heads.as_ref()?;
-        let rows = weights.chunks_exact(pooled.len().max(1)).zip(bias);
+    /// The heads' logits for a pooled state that was computed with this adapter; none where it has no heads. A logit
+    /// that is no number is an error: compared with a threshold it would say "no".
+    pub fn classify(&self, pooled: &[f32]) -> Result<Option<Vec<f32>>, Error> {
+        const CLASSIFY: &str = "classify";
+        let refuse = |reason: String| Err(Error::Device { operation: CLASSIFY, reason });
+        let Some((weights, bias)) = &self.heads else { return Ok(None) };
+        let width = weights.len() / bias.len().max(1);
+        if width == 0 || pooled.len() != width {
+            return refuse(format!("the state has {} numbers; expected {width}", pooled.len()));
+        }
         let dot = |row: &[f32]| row.iter().zip(pooled).map(|(weight, value)| weight * value).sum::<f32>();
-        Some(rows.map(|(row, bias)| bias + dot(row)).collect())
+        let rows = weights.chunks_exact(width).zip(bias);
+        let logits: Vec<f32> = rows.map(|(row, bias)| bias + dot(row)).collect();
+        match logits.iter().all(|logit| logit.is_finite()) {
+            true => Ok(Some(logits)),
+            false => refuse("a logit is not finite".to_owned()),
+        }
     }
 
     /// A number of its own, from 1.

@@ -1,7 +1,7 @@
 //! The models folder: one folder per model, in it the files and `manifest.json`, which is written last. A model
 //! without a manifest is not there; a file is only ever renamed into place after its bytes were checked.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::catalogue::is_name;
+use crate::map::lock_file;
 use crate::{Error, ModelName};
 
 const MANIFEST: &str = "manifest.json";
@@ -155,13 +156,9 @@ impl Models {
     pub(crate) fn lock(&self, name: &ModelName) -> Result<Locked, Error> {
         let folder = self.folder_of(name);
         std::fs::create_dir_all(&folder).map_err(Error::file("create folder", &folder))?;
-        let path = folder.join("pull.lock");
-        let opened = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-        let file = opened.map_err(Error::file("open lock file", &path))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Locked { folder, _file: file }),
-            Err(TryLockError::WouldBlock) => Err(Error::Locked { name: name.to_string() }),
-            Err(TryLockError::Error(source)) => Err(Error::File { operation: "lock", path, source }),
+        match lock_file(&folder.join("pull.lock"))? {
+            Some(file) => Ok(Locked { folder, _file: file }),
+            None => Err(Error::Locked { name: name.to_string() }),
         }
     }
 

@@ -4,9 +4,11 @@
 use std::path::{Path, PathBuf};
 
 use safetensors::{Dtype, SafeTensors};
+use sha2::{Digest, Sha256};
 
-use crate::Error;
 use crate::map::MappedFile;
+use crate::models::{check_hash, check_size, hex};
+use crate::{Error, StoredFile};
 
 /// A safetensors file, mapped or in memory.
 #[derive(Debug)]
@@ -39,6 +41,14 @@ impl TensorFile {
     pub(crate) fn read(path: &Path) -> Result<Self, Error> {
         let bytes = std::fs::read(path).map_err(Error::file("read model file", path))?;
         Ok(Self { path: path.to_owned(), content: Content::Read(bytes) })
+    }
+
+    /// Refuses other bytes than those that were written.
+    pub(crate) fn check(&self, written: &StoredFile) -> Result<(), Error> {
+        let (path, mut hasher) = (self.file.path(), Sha256::new());
+        check_size(path, written.bytes, self.file.len() as u64)?;
+        hasher.update(&*self.file);
+        check_hash(path, &written.sha256, &hex(hasher))
     }
 
     /// Checks the table.

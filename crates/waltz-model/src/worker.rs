@@ -86,6 +86,9 @@ pub enum Refusal {
         /// SHA-256 of this model's file.
         model: String,
     },
+    /// What the model computed cannot be used.
+    #[error("the model's numbers are not finite: its file or its adapter is not sound")]
+    NotFinite,
     /// The time was up.
     #[error("the model did not finish in time")]
     Deadline,

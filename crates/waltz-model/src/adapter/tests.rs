@@ -192,12 +192,67 @@ async fn heads_answer_in_serving_as_they_did_in_training() {
         for ends in batch.starts().windows(2) {
             let tokens = batch.tokens()[ends[0]..ends[1]].to_vec();
             let pooled = room.encode(tokens, pooling, Some(Arc::clone(&adapter)), None).await.unwrap();
-            found.extend(adapter.classify(&pooled).unwrap());
+            found.extend(adapter.classify(&pooled).unwrap().unwrap());
         }
         assert_eq!(found.len(), expected.len());
         for (found, expected) in found.iter().zip(&expected) {
             assert!((found - expected).abs() < 1e-4, "{pooling:?}: {found} is not {expected}");
         }
     }
-    assert_eq!(super::Adapter::new(&adapter_file(1), model.shape()).classify(&[0.0; 64]), None);
+    assert_eq!(super::Adapter::new(&adapter_file(1), model.shape()).classify(&[0.0; 64]).unwrap(), None);
+}
+
+#[tokio::test]
+async fn numbers_that_are_none_are_an_error_and_not_a_no() {
+    let network = tiny::<f32>(Trains::No);
+    let names = vec!["prompt_harm".to_owned()];
+    let heads = Heads::new(network.device(), network.shape(), names, Pooling::Last, 5).unwrap();
+    let trainer = Trainer::new(Some(lora(&network, 1)), Some(heads), OPTIMISER, Keep::Most).unwrap();
+    let mut file = trainer.adapter(&network, "data", 1).unwrap();
+    let adapter = Adapter::new(&file, model().shape());
+    for state in [vec![f32::NAN; 64], vec![f32::INFINITY; 64]] {
+        let error = adapter.classify(&state).unwrap_err().to_string();
+        assert!(error.contains("not finite"), "{error}");
+    }
+    let error = adapter.classify(&[0.0; 32]).unwrap_err().to_string();
+    assert!(error.contains("32 numbers; expected 64"), "{error}");
+    assert_eq!(adapter.classify(&[0.0; 64]).unwrap(), Some(vec![0.0]));
+    // No file holds such a scale; in memory it makes every state infinite or no number.
+    file.note.lora = Some(LoraConfig { rank: 4, alpha: f32::MAX });
+    let adapter = Arc::new(Adapter::new(&file, model().shape()));
+    for pooling in [Pooling::Last, Pooling::Mean] {
+        let refused = room().encode(prompt(9, 1), pooling, Some(Arc::clone(&adapter)), None).await;
+        assert_eq!(refused.unwrap_err(), Refusal::NotFinite);
+    }
+}
+
+#[test]
+fn an_adapter_holds_what_was_learned_or_is_not_written() {
+    // Heads over layers that trained: a file of the heads alone would be put on the untouched base.
+    let mut network = tiny::<f32>(Trains::Yes);
+    let heads =
+        Heads::new(network.device(), network.shape(), vec!["a".to_owned()], Pooling::Last, 5).unwrap();
+    let mut trainer = Trainer::new(None, Some(heads), OPTIMISER, Keep::Most).unwrap();
+    let labels = [vec![1.0, 0.0, 1.0]];
+    trainer.step(&mut network, &[batch()], crate::train::Objective::Labels(&labels)).unwrap();
+    let error = trainer.adapter(&network, "data", 1).unwrap_err().to_string();
+    assert!(error.contains("the base itself trained"), "{error}");
+}
+
+#[test]
+fn a_run_begins_with_an_adapter_of_its_own_base_alone() {
+    let network = tiny::<f32>(Trains::No);
+    let written = adapter_file(1);
+    let begin = |file: &AdapterFile| {
+        Trainer::from_adapter(&network, file, OPTIMISER, Keep::Most).map_err(|error| error.to_string())
+    };
+    assert_eq!(begin(&written).unwrap().adapter(&network, "noise", 1).unwrap(), written);
+    let mut other = written.clone();
+    other.note.origin.base = "1".repeat(64);
+    let error = begin(&other).err().unwrap();
+    assert!(error.contains(&"1".repeat(64)) && error.contains(network.base()), "{error}");
+    let mut short = written;
+    short.layers[1][2].1.pop();
+    let error = begin(&short).err().unwrap();
+    assert!(error.contains("blk.1.ffn_gate+blk.1.ffn_up.lora_b` has 767 numbers; expected 768"), "{error}");
 }
