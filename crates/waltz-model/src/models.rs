@@ -101,7 +101,9 @@ impl Models {
     /// A model that is there.
     pub fn stored(&self, name: &ModelName) -> Result<Stored, Error> {
         let missing = || Error::NotPulled { name: name.clone(), folder: self.folder.clone() };
-        manifest(&self.folder_of(name))?.ok_or_else(missing)
+        // A folder that was copied by hand may hold another model than its name says.
+        let is_meant = |stored: &Stored| stored.name == name.to_string();
+        manifest(&self.folder_of(name))?.filter(is_meant).ok_or_else(missing)
     }
 
     /// The path of a model's file with this ending, such as `.gguf`. Its size was checked, not its hash.
