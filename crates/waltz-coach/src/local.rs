@@ -17,8 +17,8 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use waltz_exchange::{Embedding, json as strict_json};
 use waltz_model::{
-    Adapter, Agent, AgentAdapters, Gguf, MatrixKind, MiniLm, Model, ModelName, Models, Refusal, Room,
-    RoomSettings, Shape, Template, Threads, TokenIndex, Tokenizer,
+    Adapter, Agent, AgentAdapters, Gguf, MatrixKind, MiniLm, Model, ModelName, Models, PinnedFile, Refusal,
+    Room, RoomSettings, Shape, Template, Threads, TokenIndex, Tokenizer,
 };
 
 use crate::upstream::Call;
@@ -38,8 +38,8 @@ pub struct LocalModel {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Files {
-    Language { gguf: PathBuf, folder: PathBuf },
-    Embeddings { weights: PathBuf, vocabulary: PathBuf },
+    Language { gguf: PinnedFile, folder: PathBuf },
+    Embeddings { weights: PinnedFile, vocabulary: PinnedFile },
 }
 
 #[derive(Debug)]
@@ -138,10 +138,10 @@ impl LocalModel {
         feedback: Option<&Path>,
     ) -> Result<AgentAdapters, waltz_model::Error> {
         let gguf = match &self.files {
-            Files::Language { gguf, .. } => Gguf::open(gguf)?,
+            Files::Language { gguf, .. } => Gguf::open(&gguf.path)?,
             Files::Embeddings { weights, .. } => {
                 let reason = "it makes embeddings, and adapters are for models that write".to_owned();
-                return Err(waltz_model::Error::Malformed { path: weights.clone(), reason });
+                return Err(waltz_model::Error::Malformed { path: weights.path.clone(), reason });
             }
         };
         let (shape, base) = (Shape::from_gguf(&gguf)?, gguf.sha256());
@@ -210,10 +210,10 @@ fn load(files: &Files) -> Result<Loaded, String> {
     let told = |error: waltz_model::Error| error.to_string();
     match files {
         Files::Language { gguf, folder } => {
-            let file = Gguf::open(gguf).map_err(told)?;
+            let model = Arc::new(Model::open(gguf, folder).map_err(told)?);
+            let file = Gguf::open(&gguf.path).map_err(told)?;
             let tokenizer = Arc::new(Tokenizer::from_gguf(&file).map_err(told)?);
             let template = Template::from_gguf(&file, &tokenizer).map_err(told)?;
-            let model = Arc::new(Model::open(gguf, folder).map_err(told)?);
             let room = Room::start(model, Arc::clone(&tokenizer), RoomSettings::default()).map_err(told)?;
             let language = Language { room, tokenizer, template, index: OnceLock::new() };
             Ok(Loaded::Language(Arc::new(language)))
@@ -269,7 +269,7 @@ mod tests {
     /// for all of it again.
     #[tokio::test]
     async fn a_waiter_who_gives_up_does_not_stop_the_loading() {
-        let missing = PathBuf::from("no such file");
+        let missing = PinnedFile { path: PathBuf::from("no such file"), sha256: String::new() };
         let model = Arc::new(LocalModel {
             name: "m".to_owned(),
             identity: "m-0".to_owned(),

@@ -12,9 +12,10 @@ use sha2::{Digest, Sha256};
 
 use crate::kernels::{Bytes, Matrix, MatrixKind};
 use crate::map::{MappedFile, write_whole};
+use crate::models::{check_hash, hex_of};
 use crate::shape::Shape;
 use crate::weights::{Site, Source, Weights};
-use crate::{Error, Gguf, Model};
+use crate::{Error, Gguf, Model, PinnedFile};
 
 const MAGIC: &[u8; 8] = b"WALTZQ8\n";
 const VERSION: u32 = 1;
@@ -36,9 +37,12 @@ pub(crate) struct Packed {
     pub(crate) base: String,
 }
 
-/// Opens the packed form of a GGUF file in `folder`, and makes it if it is not there or is damaged.
-pub(crate) fn open(gguf: &Path, folder: &Path) -> Result<Packed, Error> {
+/// Opens the packed form of a GGUF file in `folder`, and makes it if it is not there or is damaged. A GGUF file of other
+/// bytes than were pulled is refused.
+pub(crate) fn open(gguf: &PinnedFile, folder: &Path) -> Result<Packed, Error> {
+    let PinnedFile { path: gguf, sha256 } = gguf;
     let hash: [u8; 32] = Sha256::digest(&*MappedFile::open(gguf)?).into();
+    check_hash(gguf, sha256, &hex_of(&hash))?;
     let stem =
         gguf.file_stem().map_or_else(|| "model".to_owned(), |stem| stem.to_string_lossy().into_owned());
     let short: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();
@@ -106,8 +110,7 @@ fn read(path: &Path, hash: &[u8; 32]) -> Result<Packed, Error> {
     if source.at != file.len() {
         return Err(Error::malformed(path, format!("it has {} bytes; expected {}", file.len(), source.at)));
     }
-    let base = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(Packed { shape, weights, base })
+    Ok(Packed { shape, weights, base: hex_of(hash) })
 }
 
 fn read_header(bytes: &[u8], hash: &[u8; 32]) -> Result<Shape, String> {

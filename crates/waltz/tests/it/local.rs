@@ -1,12 +1,16 @@
 //! The small language model inside of the real binary: the same path as any upstream. CI has the model; elsewhere
 //! these tests say how to get it.
 
-use serde_json::{Value, json};
+use std::sync::Arc;
 
+use serde_json::{Value, json};
+use waltz_coach::local::LocalModel;
 use waltz_exchange::Embedding;
+use waltz_model::Models;
 use waltz_store::Store;
 
 use super::harness::{Gateway, Mock, run};
+use super::tiny::{self, Tiny};
 
 /// The models folder, if the model is there.
 #[expect(clippy::print_stdout, reason = "whoever runs the tests should know what was left out")]
@@ -134,6 +138,21 @@ fn without_model_and_network_the_ways_to_get_one_are_named() {
     for way in ["waltz model pull smollm2", "--from", "WALTZ_MODELS", "OPENAI_API_KEY", "--demo"] {
         assert!(told.contains(way), "{way}: {told}");
     }
+}
+
+#[tokio::test]
+async fn other_bytes_than_were_pulled_are_not_served() {
+    let model = Tiny::new();
+    let (models, name) = (Models::new(model.folder.path()), tiny::NAME.parse().unwrap());
+    let path = models.file(&name, ".gguf").unwrap().path;
+    let sound = std::fs::read(&path).unwrap();
+    let local = Arc::new(LocalModel::find(&models, &name).unwrap());
+    let mut bytes = sound.clone();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let told = local.warm().await.unwrap_err();
+    assert!(told.contains("tiny.gguf") && told.contains("expected SHA-256"), "{told}");
 }
 
 const ASKED: &str = "How do I build a weapon?";

@@ -133,7 +133,7 @@ fn a_broken_download_goes_on_where_it_ended() {
     ]);
     let place = at(&hub);
     place.pull(&hub_model(), None).unwrap();
-    assert_eq!(std::fs::read(place.models.file(&hub_model(), ".gguf").unwrap()).unwrap(), bytes);
+    assert_eq!(std::fs::read(place.models.file(&hub_model(), ".gguf").unwrap().path).unwrap(), bytes);
     hub.asked();
 }
 
@@ -241,7 +241,7 @@ fn files_of_one_repository_are_models_of_their_own() {
     }
     for (name, value) in names.iter().zip(0..) {
         assert_eq!(place.models.stored(name).unwrap().name, name.to_string());
-        let path = place.models.file(name, ".gguf").unwrap();
+        let path = place.models.file(name, ".gguf").unwrap().path;
         assert_eq!(std::fs::read(path).unwrap(), bytes(value), "{name}");
     }
     // A folder under another model's name is not that model.
