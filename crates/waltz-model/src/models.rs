@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use crate::catalogue::is_name;
 use crate::map::MappedFile;
-use crate::{Error, ModelName};
+use crate::{Error, ModelName, packed};
 
 const MANIFEST: &str = "manifest.json";
 /// How the names of folders begin that hold downloads.
@@ -238,7 +238,20 @@ impl Locked {
             }
         }
         self.discard_parts();
+        self.discard_packed(&stored);
         Ok(stored)
+    }
+
+    /// Removes the packed forms of files that are not the model's any more. Whoever has one mapped keeps it.
+    fn discard_packed(&self, stored: &Stored) {
+        let file_name = |file: &StoredFile| packed::file_name(Path::new(&file.name), &file.sha256);
+        let kept: Vec<String> = stored.files.iter().map(file_name).collect();
+        for entry in std::fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.ends_with(packed::ENDING) && !kept.contains(&name) {
+                std::fs::remove_file(entry.path()).ok();
+            }
+        }
     }
 
     /// Removes what pulls left that did not end well. Nothing reads it, so that what cannot be removed costs room and

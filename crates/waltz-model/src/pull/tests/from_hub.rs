@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use super::*;
+use crate::{Model, tiny};
 
 /// What came in before the first empty line, and what is answered; the connection ends after each.
 struct Hub {
@@ -249,4 +250,27 @@ fn files_of_one_repository_are_models_of_their_own() {
     let folder = |name: &ModelName| place.models.folder().join(name.folder());
     std::fs::rename(folder(&names[0]), folder(&other)).unwrap();
     assert!(matches!(place.models.stored(&other), Err(Error::NotPulled { .. })));
+}
+
+#[test]
+fn a_pull_keeps_the_packed_form_of_its_own_file_alone() {
+    let place = Place::new();
+    let name = hub_model();
+    let model = |changed: u8| {
+        let mut file = tiny::file();
+        file.tensors[0].3[0] = changed;
+        place.write("tiny.gguf", &file.bytes())
+    };
+    let folder = place.models.folder().join(name.folder());
+    let pulled = |path: &Path| {
+        place.pull(&name, Some(path)).unwrap();
+        let left = place.left(&name);
+        Model::open(&place.models.file(&name, ".gguf").unwrap(), &folder).unwrap();
+        left.into_iter().filter(|name| name.ends_with(".q8")).count()
+    };
+    let first = model(1);
+    assert_eq!(pulled(&first), 0);
+    assert_eq!(pulled(&first), 1, "the same bytes need not be packed again");
+    assert_eq!(pulled(&model(2)), 0);
+    assert_eq!(pulled(&model(2)), 1);
 }
