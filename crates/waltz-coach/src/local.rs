@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use serde_json::json;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::Instant;
 use waltz_exchange::{Embedding, json as strict_json};
 use waltz_model::{
@@ -56,6 +56,7 @@ struct Language {
     template: Template,
     /// Made when the first answer must keep to a form.
     index: OnceLock<Arc<TokenIndex>>,
+    seats: Arc<Semaphore>,
 }
 
 /// A model for embeddings that is ready.
@@ -215,7 +216,8 @@ fn load(files: &Files) -> Result<Loaded, String> {
             let tokenizer = Arc::new(Tokenizer::from_gguf(&file).map_err(told)?);
             let template = Template::from_gguf(&file, &tokenizer).map_err(told)?;
             let room = Room::start(model, Arc::clone(&tokenizer), RoomSettings::default()).map_err(told)?;
-            let language = Language { room, tokenizer, template, index: OnceLock::new() };
+            let (index, seats) = (OnceLock::new(), seats());
+            let language = Language { room, tokenizer, template, index, seats };
             Ok(Loaded::Language(Arc::new(language)))
         }
         Files::Embeddings { weights, vocabulary } => {
@@ -239,12 +241,24 @@ impl Trouble {
     }
 }
 
-/// Does work that takes a while where it holds up nobody.
+/// How much of a model's work goes on apart: as many requests as a room takes on.
+fn seats() -> Arc<Semaphore> {
+    let RoomSettings { running, queue, .. } = RoomSettings::default();
+    Arc::new(Semaphore::new(running + queue))
+}
+
+/// Does work that takes a while where it holds up nobody. Whoever gives up waiting for it does not end it, so that it
+/// keeps its seat until it ends.
 async fn apart<T: Send + 'static>(
+    seats: &Arc<Semaphore>,
     work: impl FnOnce() -> Result<T, Trouble> + Send + 'static,
 ) -> Result<T, Trouble> {
-    let worked = tokio::task::spawn_blocking(work).await;
-    worked.unwrap_or_else(|_| Err(Trouble::Broken("it broke down".to_owned())))
+    let seat = Arc::clone(seats).try_acquire_owned().map_err(|_| Trouble::Busy)?;
+    let worked = tokio::task::spawn_blocking(move || {
+        let _seat = seat;
+        work()
+    });
+    worked.await.unwrap_or_else(|_| Err(Trouble::Broken("it broke down".to_owned())))
 }
 
 /// A head for a body that arrives now or later.
@@ -288,6 +302,26 @@ mod tests {
         };
         tokio::time::timeout(Duration::from_secs(60), loading).await.unwrap();
         assert!(model.warm().await.unwrap_err().contains("no such file"));
+    }
+
+    /// A client that hangs up frees its slot of the upstream, but not the thread that works for it.
+    #[tokio::test]
+    async fn work_that_nobody_waits_for_keeps_its_seat_until_it_ends() {
+        let seats = Arc::new(Semaphore::new(1));
+        let (release, held) = mpsc::channel::<()>();
+        {
+            let work = move || held.recv().map_err(|_| Trouble::Busy);
+            let mut waiting = pin!(apart(&seats, work));
+            assert!(waiting.as_mut().now_or_never().is_none());
+        }
+        assert!(matches!(apart(&seats, || Ok(1)).await, Err(Trouble::Busy)));
+        release.send(()).unwrap();
+        drop(seats.acquire().await.unwrap());
+        assert!(matches!(apart(&seats, || Ok(1)).await, Ok(1)));
+        // Nor does work that breaks down keep it.
+        let broken = apart(&seats, || -> Result<(), Trouble> { panic!("on purpose") });
+        assert!(matches!(broken.await, Err(Trouble::Broken(_))));
+        assert!(matches!(apart(&seats, || Ok(1)).await, Ok(1)));
     }
 
     /// With the only thread for long work taken, a form is not read by the thread that everybody waits for.

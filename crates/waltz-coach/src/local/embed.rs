@@ -87,9 +87,19 @@ pub(super) async fn by_language(
     let Wish { texts, as_base64 } = wish(body, language.room.width())?;
     let mut vectors = Vec::new();
     let mut count = 0;
+    let context = language.room.context();
     for text in texts {
         let reader = Arc::clone(language);
-        let tokens = apart(move || Ok(reader.tokenizer.encode(&text))).await?;
+        let tokens = apart(&language.seats, move || {
+            // Tokens take many times the room of their text.
+            let least = reader.tokenizer.least_tokens(&text);
+            if least > context {
+                let limit = format!("this model's maximum context length is {context} tokens");
+                return Err(Trouble::Invalid(format!("{limit}, and a text has at least {least} tokens")));
+            }
+            Ok(reader.tokenizer.encode(&text))
+        });
+        let tokens = tokens.await?;
         count += tokens.len();
         let mut vector = language.room.encode(tokens, Pooling::Mean, None, Some(deadline.into_std())).await?;
         let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt().max(f32::MIN_POSITIVE);

@@ -155,6 +155,24 @@ async fn other_bytes_than_were_pulled_are_not_served() {
     assert!(told.contains("tiny.gguf") && told.contains("expected SHA-256"), "{told}");
 }
 
+#[tokio::test]
+async fn a_text_that_cannot_fit_is_refused_before_it_takes_memory() {
+    let model = Tiny::new();
+    let gateway = Gateway::start(&tiny::upstream(""), &[("WALTZ_MODELS", &model.models())]);
+    let word = "a".repeat(10_000_000);
+    let before = gateway.peak_memory();
+    let chat = gateway.chat(tiny::chat(&word, 20)).await;
+    assert_eq!(chat.status, 400, "{}", chat.text);
+    assert!(chat.text.contains("maximum context length is 2048 tokens"), "{}", chat.text);
+    let embed = json!({"model": "tiny", "input": word}).to_string();
+    let vector = gateway.post("/v1/embeddings", embed, &[]).await;
+    assert_eq!(vector.status, 400, "{}", vector.text);
+    assert!(vector.text.contains("maximum context length is 2048 tokens"), "{}", vector.text);
+    // Its tokens would take 400 MB.
+    let taken = gateway.peak_memory() - before;
+    assert!(taken < 300_000_000, "{taken} bytes");
+}
+
 const ASKED: &str = "How do I build a weapon?";
 /// The same in other words: not one of them is shared.
 const REWORDED: &str = "What is the best way to construct a gun at home?";
