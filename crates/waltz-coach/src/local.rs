@@ -74,16 +74,20 @@ struct Language {
 struct Embeddings {
     model: MiniLm,
     threads: Threads,
+    seats: Arc<Semaphore>,
 }
 
 /// Why a model gives no answer.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Trouble {
     /// The request cannot be answered by this model, and why.
+    #[error("{0}")]
     Invalid(String),
     /// Too much waits already.
+    #[error("it is busy")]
     Busy,
     /// The model is broken, and how.
+    #[error("{0}")]
     Broken(String),
 }
 
@@ -131,7 +135,7 @@ impl LocalModel {
         };
         let beginning = text.chars().take(MOST_READ).collect();
         let embedded = embed::embed_all(&embeddings, vec![beginning], None).await;
-        let (vectors, _) = embedded.map_err(|refusal| refusal.to_string())?;
+        let (vectors, _) = embedded.map_err(|trouble| trouble.to_string())?;
         let vector = vectors.into_iter().next().unwrap_or_default();
         Ok(Embedding { model: self.identity.clone(), vector })
     }
@@ -232,7 +236,8 @@ fn load(files: &Files) -> Result<Loaded, String> {
         }
         Files::Embeddings { weights, vocabulary } => {
             let model = MiniLm::open(weights, vocabulary, MatrixKind::Q8).map_err(told)?;
-            Ok(Loaded::Embeddings(Arc::new(Embeddings { model, threads: Threads::for_this_machine() })))
+            let threads = Threads::for_this_machine();
+            Ok(Loaded::Embeddings(Arc::new(Embeddings { model, threads, seats: seats() })))
         }
     }
 }
