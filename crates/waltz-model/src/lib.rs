@@ -43,7 +43,7 @@ pub use gguf::{Gguf, TensorInfo, TensorType};
 pub use kernels::{MatrixKind, Number, Threads};
 pub use llama::Model;
 pub use minilm::{EMBEDDING, MiniLm};
-pub use models::{Models, Progress, Step, Stored, StoredFile};
+pub use models::{Models, PinnedFile, Progress, Step, Stored, StoredFile};
 pub use pull::{PullSettings, pull};
 pub use safetensors::{TensorFile, Tensors};
 pub use sample::{Sampling, TokenChance};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 use crate::gguf::synthetic::{Sizes, Synthetic};
-use crate::{Gguf, MatrixKind, Model, Tokenizer};
+use crate::{Gguf, MatrixKind, Model, PinnedFile, Tokenizer, real};
 
 /// Tokens of the tiny vocabulary: 256 bytes, an end token, and some longer ones.
 pub(crate) const VOCABULARY: usize = 263;
@@ -33,6 +33,11 @@ impl Tiny {
     /// Where the file is.
     pub(crate) fn path(&self) -> PathBuf {
         self.folder.path().join("tiny.gguf")
+    }
+
+    /// The file and its hash.
+    pub(crate) fn pinned(&self) -> PinnedFile {
+        real::pinned(self.path())
     }
 
     pub(crate) fn gguf(&self) -> Gguf {

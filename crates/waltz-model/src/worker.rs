@@ -181,6 +181,11 @@ impl Room {
         receiver.await.unwrap_or(Err(Refusal::Stopped))
     }
 
+    /// Whether the thread that answers is there still. After a panic it is not.
+    pub fn is_open(&self) -> bool {
+        !self.door.queue.lock().closed
+    }
+
     /// Longest prompt and answer together, in tokens.
     pub fn context(&self) -> usize {
         self.door.context

@@ -28,13 +28,21 @@ pub(super) fn wanted(
     body: &Map<String, Value>,
     deadline: std::time::Instant,
 ) -> Result<Wanted, Trouble> {
-    let tokens = language.template.encode(&messages(body)?, &language.tokenizer);
     let context = language.room.context();
+    let too_long = |what: &str, tokens: usize| {
+        let limit = format!("this model's maximum context length is {context} tokens");
+        Trouble::Invalid(format!("{limit}, and the messages are {what}{tokens} tokens"))
+    };
+    let messages = messages(body)?;
+    // Two control tokens stand around each message. Tokens take many times the room of their text.
+    let least = |message: &Message| 2 + language.tokenizer.least_tokens(&message.content);
+    let least: usize = messages.iter().map(least).sum();
+    if least >= context {
+        return Err(too_long("at least ", least));
+    }
+    let tokens = language.template.encode(&messages, &language.tokenizer);
     let Some(left) = context.checked_sub(tokens.len()).filter(|left| *left > 0) else {
-        return Err(Trouble::Invalid(format!(
-            "this model's maximum context length is {context} tokens, and the messages are {} tokens",
-            tokens.len()
-        )));
+        return Err(too_long("", tokens.len()));
     };
     let limit = whole(body, "max_completion_tokens")?.or(whole(body, "max_tokens")?);
     if limit == Some(0) {

@@ -50,7 +50,7 @@ pub(super) async fn speak(
     deadline: Instant,
 ) -> Result<reqwest::Response, Trouble> {
     let reader = Arc::clone(language);
-    let read = apart(move || wanted(&reader, adapter.as_ref(), &body, deadline.into_std()));
+    let read = apart(&language.seats, move || wanted(&reader, adapter.as_ref(), &body, deadline.into_std()));
     let Wanted { asks, stream, include_usage, logprobs } = read.await?;
     let mut choices = Vec::with_capacity(asks.len());
     for ask in asks {
