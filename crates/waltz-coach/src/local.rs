@@ -143,7 +143,7 @@ impl LocalModel {
     /// Whether it can go on in the place of another: it is the same model of the same files, and loading it did not
     /// fail, which may go better the next time.
     pub fn stands_for(&self, other: &Self) -> bool {
-        let has_failed = self.loaded.get().is_some_and(Result::is_err);
+        let has_failed = self.last.try_lock().is_ok_and(|last| matches!(&*last, Some((_, Err(_)))));
         !has_failed && (&self.identity, &self.files) == (&other.identity, &other.files)
     }
 

@@ -45,19 +45,22 @@ impl TensorFile {
 
     /// Refuses other bytes than those that were written.
     pub(crate) fn check(&self, written: &StoredFile) -> Result<(), Error> {
-        let (path, mut hasher) = (self.file.path(), Sha256::new());
-        check_size(path, written.bytes, self.file.len() as u64)?;
-        hasher.update(&*self.file);
-        check_hash(path, &written.sha256, &hex(hasher))
+        let (bytes, mut hasher) = (self.bytes(), Sha256::new());
+        check_size(&self.path, written.bytes, bytes.len() as u64)?;
+        hasher.update(bytes);
+        check_hash(&self.path, &written.sha256, &hex(hasher))
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match &self.content {
+            Content::Mapped(file) => file,
+            Content::Read(bytes) => bytes,
+        }
     }
 
     /// Checks the table.
     pub fn tensors(&self) -> Result<Tensors<'_>, Error> {
-        let Self { path, content } = self;
-        let bytes: &[u8] = match content {
-            Content::Mapped(file) => file,
-            Content::Read(bytes) => bytes,
-        };
+        let (path, bytes) = (self.path.as_path(), self.bytes());
         let tensors = SafeTensors::deserialize(bytes)
             .map_err(|error| Error::malformed(path, format!("it is no sound safetensors file: {error}")))?;
         Ok(Tensors { path, bytes, tensors })

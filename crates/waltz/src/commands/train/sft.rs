@@ -166,7 +166,7 @@ impl TrainSft {
         let name: ModelName = model::parsed(name)?;
         let options = ConfigOptions { config: self.config.clone(), data: None };
         let models = model::models(&options.sources())?;
-        let opened = models.file(&name, ".gguf").and_then(|path| Gguf::open(&path));
+        let opened = models.file(&name, ".gguf").and_then(|file| Gguf::open(&file.path));
         Ok(opened.map_err(anyhow::Error::from)?)
     }
 
