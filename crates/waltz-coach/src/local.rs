@@ -9,6 +9,7 @@ mod embed;
 mod form;
 mod speak;
 
+use std::error::Error as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -224,7 +225,11 @@ impl LocalModel {
 }
 
 fn load(files: &Files) -> Result<Loaded, String> {
-    let told = |error: waltz_model::Error| error.to_string();
+    // With what the system said, such as that the disk is full: the error's own text names the file alone.
+    let told = |error: waltz_model::Error| match error.source() {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    };
     match files {
         Files::Language { gguf, folder } => {
             let model = Arc::new(Model::open(gguf, folder).map_err(told)?);
@@ -336,8 +341,8 @@ mod tests {
             () = std::future::ready(()) => {}
         }
         let last = model.last.lock().await;
-        let (_, outcome) = last.as_ref().expect("it was loaded though nobody waited");
-        assert!(outcome.as_ref().unwrap_err().contains("no such file"));
+        let Some((_, Err(told))) = &*last else { panic!("it was not loaded to the end: {last:?}") };
+        assert!(told.contains("no such file"), "{told}");
     }
 
     #[tokio::test]
@@ -347,10 +352,10 @@ mod tests {
         let patient = Arc::new(encoder(&weights, Duration::MAX));
         let eager = Arc::new(encoder(&weights, Duration::ZERO));
         for model in [&patient, &eager] {
-            assert!(model.warm().await.unwrap_err().contains("cannot open"));
+            assert!(model.warm().await.unwrap_err().contains("No such file"));
         }
         std::fs::write(&weights, "").unwrap();
-        assert!(patient.warm().await.unwrap_err().contains("cannot open"), "the files were looked at again");
+        assert!(patient.warm().await.unwrap_err().contains("No such file"), "the files were looked at again");
         assert!(eager.warm().await.unwrap_err().contains("it is empty"));
     }
 

@@ -169,3 +169,42 @@ impl Check<'_> {
         targets
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use waltz_model::{ModelName, PullSettings, pull};
+
+    use super::*;
+
+    #[test]
+    fn a_model_goes_on_over_a_reload_while_its_file_is_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let models = Models::new(folder.path());
+        let name: ModelName = "hf:owner/name".parse().unwrap();
+        let file = folder.path().join("some.gguf");
+        let pulled = |version: u8| {
+            // The smallest sound GGUF file, of this version: no tensors, no values.
+            let mut bytes = b"GGUF".to_vec();
+            bytes.extend([version]);
+            bytes.resize(24, 0);
+            std::fs::write(&file, bytes).unwrap();
+            pull(&models, &name, Some(&file), &PullSettings::default(), &mut |_| ()).unwrap();
+        };
+        let raw: raw::Upstream =
+            toml::from_str("name = \"a\"\nurl = \"local:hf:owner/name\"\nmodels = [\"m\"]\n").unwrap();
+        let model = |running: &[Arc<LocalModel>]| {
+            let mut check = Check::new(&[], &[], Path::new(""));
+            let upstreams = check.upstreams(std::slice::from_ref(&raw), &models, Vec::new(), running);
+            assert!(check.mistakes.is_empty(), "{:?}", check.mistakes);
+            Arc::clone(upstreams[0].local_model().unwrap())
+        };
+        pulled(3);
+        let first = model(&[]);
+        let running = [Arc::clone(&first)];
+        assert!(Arc::ptr_eq(&model(&running), &first));
+        pulled(2);
+        assert!(!Arc::ptr_eq(&model(&running), &first), "its file is another one");
+    }
+}
