@@ -6,7 +6,15 @@
 
 mod cards;
 mod checks;
+mod ibans;
+mod kind;
+mod network;
+mod numbers;
 mod patterns;
+mod people;
+mod phones;
+mod view;
+mod wallets;
 
 use std::borrow::Cow;
 
@@ -15,109 +23,8 @@ use waltz_exchange::Span;
 
 use crate::secret;
 
-/// A sort of personal data or secret.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PiiKind {
-    /// An e-mail address.
-    Email,
-    /// A telephone number.
-    Phone,
-    /// A payment card number with a valid check digit.
-    Card,
-    /// An international bank account number with valid check digits.
-    Iban,
-    /// A United States social security number.
-    Ssn,
-    /// An IPv4 address.
-    Ipv4,
-    /// A key or token of a service.
-    ApiKey,
-    /// A JSON web token.
-    Jwt,
-    /// The header of a private key.
-    PrivateKey,
-    /// A password that is assigned or told.
-    Password,
-}
-
-impl PiiKind {
-    /// Every sort.
-    pub const ALL: [Self; 10] = [
-        Self::Email,
-        Self::Phone,
-        Self::Card,
-        Self::Iban,
-        Self::Ssn,
-        Self::Ipv4,
-        Self::ApiKey,
-        Self::Jwt,
-        Self::PrivateKey,
-        Self::Password,
-    ];
-
-    /// The stable name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Email => "email",
-            Self::Phone => "phone",
-            Self::Card => "card",
-            Self::Iban => "iban",
-            Self::Ssn => "ssn",
-            Self::Ipv4 => "ipv4",
-            Self::ApiKey => "api_key",
-            Self::Jwt => "jwt",
-            Self::PrivateKey => "private_key",
-            Self::Password => "password",
-        }
-    }
-
-    /// What stands in masked text.
-    pub fn placeholder(self) -> &'static str {
-        match self {
-            Self::Email => "[EMAIL]",
-            Self::Phone => "[PHONE]",
-            Self::Card => "[CARD]",
-            Self::Iban => "[IBAN]",
-            Self::Ssn => "[SSN]",
-            Self::Ipv4 => "[IPV4]",
-            Self::ApiKey => "[API_KEY]",
-            Self::Jwt => "[JWT]",
-            Self::PrivateKey => "[PRIVATE_KEY]",
-            Self::Password => "[PASSWORD]",
-        }
-    }
-
-    /// What was found, in words that are safe to show.
-    pub fn description(self) -> &'static str {
-        match self {
-            Self::Email => "an e-mail address",
-            Self::Phone => "a telephone number",
-            Self::Card => "a payment card number",
-            Self::Iban => "a bank account number (IBAN)",
-            Self::Ssn => "a US social security number",
-            Self::Ipv4 => "an IPv4 address",
-            Self::ApiKey => "a service key or token",
-            Self::Jwt => "a JSON web token",
-            Self::PrivateKey => "a private key",
-            Self::Password => "a password",
-        }
-    }
-
-    /// Whether it opens something, rather than naming somebody.
-    pub fn is_secret(self) -> bool {
-        matches!(self, Self::ApiKey | Self::Jwt | Self::PrivateKey | Self::Password)
-    }
-
-    /// Severity of the bare presence in a text; below 0.5, because naming an address is no harm.
-    pub(crate) fn severity(self) -> f32 {
-        match self {
-            Self::Card | Self::Iban | Self::Ssn => 0.45,
-            Self::Ipv4 => 0.1,
-            _ => 0.3,
-        }
-    }
-}
+pub use kind::PiiKind;
+pub(crate) use people::{Form, address, is_somebodys, person};
 
 /// One piece of personal data or one secret.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -139,8 +46,18 @@ pub struct Masked<'a> {
     pub found: Vec<PiiFinding>,
 }
 
-/// Finds personal data and secrets, in order of their place and without overlaps.
+/// Finds personal data and secrets, in order of their place and without overlaps. Digits and signs of
+/// other scripts and invisible characters among them hide nothing; places are those of the text as it is.
 pub fn find_pii(text: &str) -> Vec<PiiFinding> {
+    let Some(view) = view::unfolded(text) else { return find_plain(text) };
+    let mut found = find_plain(&view.text);
+    for finding in &mut found {
+        finding.span = view.original(finding.span);
+    }
+    found
+}
+
+fn find_plain(text: &str) -> Vec<PiiFinding> {
     let mut found = Vec::new();
     patterns::find(text, &mut found);
     secret::find(text, &mut found);
