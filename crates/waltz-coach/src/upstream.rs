@@ -19,7 +19,7 @@ pub use body::{Body, parse_answer, seconds_now};
 pub use budget::RetryBudget;
 use bytes::Bytes;
 pub use fallback::{Course, post_with_fallback};
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Semaphore;
 
@@ -82,6 +82,9 @@ pub enum SetupError {
     /// The address is a metadata address, and that was not asked for.
     #[error("`{0}` is a metadata address of cloud machines; `allow_metadata_addresses` permits it")]
     Metadata(IpAddr),
+    /// The key cannot stand in a header.
+    #[error("has a key with characters that no header may have")]
+    Key,
     /// No client can be made.
     #[error("no client can be made for it: {0}")]
     Client(String),
@@ -92,8 +95,6 @@ pub enum SetupError {
 pub struct Upstream {
     settings: UpstreamSettings,
     speaker: Speaker,
-    /// Host and port of a server.
-    server: Option<(String, u16)>,
     slots: Arc<Semaphore>,
 }
 
@@ -101,9 +102,18 @@ pub struct Upstream {
 #[derive(Debug)]
 enum Speaker {
     /// A server.
-    Server(reqwest::Client),
+    Server(Box<Server>),
     /// A model in this process.
     Local(Arc<LocalModel>),
+}
+
+/// A server and its addresses, read once.
+#[derive(Debug)]
+struct Server {
+    client: reqwest::Client,
+    host: Option<(String, u16)>,
+    chat: reqwest::Url,
+    embeddings: Option<reqwest::Url>,
 }
 
 /// An upstream and the model to ask it for.
@@ -173,7 +183,14 @@ impl Upstream {
     }
 
     fn guarded(settings: UpstreamSettings, guard: Guard) -> Result<Self, SetupError> {
-        let url = reqwest::Url::parse(&settings.url).map_err(|error| SetupError::Url(error.to_string()))?;
+        let address = |path: &str| {
+            let whole = format!("{}{path}", settings.url);
+            reqwest::Url::parse(&whole).map_err(|error| SetupError::Url(error.to_string()))
+        };
+        let (chat, embeddings) = match settings.protocol {
+            Protocol::OpenAi => (address("/chat/completions")?, Some(address("/embeddings")?)),
+            Protocol::Anthropic => (address("/messages")?, None),
+        };
         install_tls();
         let mut client = reqwest::Client::builder()
             .connect_timeout(settings.connect_timeout)
@@ -181,23 +198,25 @@ impl Upstream {
             .no_proxy()
             .tcp_nodelay(true)
             .pool_idle_timeout(Duration::from_secs(60))
-            .user_agent(concat!("waltz/", env!("CARGO_PKG_VERSION")));
+            .user_agent(concat!("waltz/", env!("CARGO_PKG_VERSION")))
+            .default_headers(headers(&settings)?);
         if !settings.allow_metadata {
-            if let Some(address) = metadata_literal(&url) {
+            if let Some(address) = metadata_literal(&chat) {
                 return Err(SetupError::Metadata(address));
             }
             client = client.dns_resolver(guard);
         }
         let slots = Arc::new(Semaphore::new(settings.max_concurrent));
         let client = client.build().map_err(|error| SetupError::Client(error.to_string()))?;
-        let server = url.host_str().map(str::to_owned).zip(url.port_or_known_default());
-        Ok(Self { settings, speaker: Speaker::Server(client), server, slots })
+        let host = chat.host_str().map(str::to_owned).zip(chat.port_or_known_default());
+        let server = Server { client, host, chat, embeddings };
+        Ok(Self { settings, speaker: Speaker::Server(Box::new(server)), slots })
     }
 
     /// A model in this process.
     pub fn local(settings: UpstreamSettings, model: Arc<LocalModel>) -> Self {
         let slots = Arc::new(Semaphore::new(settings.max_concurrent));
-        Self { settings, speaker: Speaker::Local(model), server: None, slots }
+        Self { settings, speaker: Speaker::Local(model), slots }
     }
 
     /// The model in this process that answers, if it is one.
@@ -224,7 +243,10 @@ impl Upstream {
 
     /// Host and port, where it is a server.
     pub fn server(&self) -> Option<(&str, u16)> {
-        self.server.as_ref().map(|(host, port)| (host.as_str(), *port))
+        match &self.speaker {
+            Speaker::Server(server) => server.host.as_ref().map(|(host, port)| (host.as_str(), *port)),
+            Speaker::Local(_) => None,
+        }
     }
 
     /// The models that it serves, as configured.
@@ -261,7 +283,7 @@ impl Upstream {
         let first_byte = deadline.min(tokio::time::Instant::now() + self.settings.first_byte_timeout);
         let answer = async {
             match &self.speaker {
-                Speaker::Server(client) => self.send(client, call, body).await,
+                Speaker::Server(server) => self.send(server, call, body).await,
                 Speaker::Local(model) => self.ask(model, call, &body, deadline).await,
             }
         };
@@ -286,34 +308,16 @@ impl Upstream {
         Err(CallError::Status { upstream: name.clone(), status: status.as_u16(), retry_after_ms, body: head })
     }
 
-    async fn send(
-        &self,
-        client: &reqwest::Client,
-        call: Call,
-        body: Bytes,
-    ) -> Result<reqwest::Response, CallError> {
-        let UpstreamSettings { name, url, protocol, key, .. } = &self.settings;
-        let path = match (call, protocol) {
-            (Call::Chat, Protocol::OpenAi) => "/chat/completions",
-            (Call::Chat, Protocol::Anthropic) => "/messages",
-            (Call::Embeddings, Protocol::OpenAi) => "/embeddings",
-            (Call::Embeddings, Protocol::Anthropic) => {
-                return Err(CallError::Unusable(name.clone(), "it has no embeddings".to_owned()));
-            }
+    async fn send(&self, server: &Server, call: Call, body: Bytes) -> Result<reqwest::Response, CallError> {
+        let name = &self.settings.name;
+        let url = match call {
+            Call::Chat => Some(&server.chat),
+            Call::Embeddings => server.embeddings.as_ref(),
         };
-        let mut request = client
-            .post(format!("{url}{path}"))
-            .header(http::header::CONTENT_TYPE, "application/json")
-            .header(http::header::ACCEPT, "application/json, text/event-stream")
-            .body(body);
-        if *protocol == Protocol::Anthropic {
-            request = request.header("anthropic-version", ANTHROPIC_VERSION);
-        }
-        request = match (key, protocol) {
-            (None, _) => request,
-            (Some(key), Protocol::OpenAi) => request.bearer_auth(key.expose_secret()),
-            (Some(key), Protocol::Anthropic) => request.header("x-api-key", key.expose_secret()),
+        let Some(url) = url else {
+            return Err(CallError::Unusable(name.clone(), "it has no embeddings".to_owned()));
         };
+        let request = server.client.post(url.clone()).body(body);
         request.send().await.map_err(|error| {
             if error.is_timeout() {
                 return CallError::Timeout(name.clone(), "no connection in time");
@@ -345,6 +349,27 @@ impl Upstream {
             }
         })
     }
+}
+
+/// The headers of every call; a key is marked so that it is never printed.
+fn headers(settings: &UpstreamSettings) -> Result<HeaderMap, SetupError> {
+    let UpstreamSettings { protocol, key, .. } = settings;
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+    if *protocol == Protocol::Anthropic {
+        headers.insert("anthropic-version", HeaderValue::from_static(ANTHROPIC_VERSION));
+    }
+    if let Some(key) = key.as_ref().map(ExposeSecret::expose_secret) {
+        let (name, value) = match protocol {
+            Protocol::OpenAi => (header::AUTHORIZATION, format!("Bearer {key}")),
+            Protocol::Anthropic => (HeaderName::from_static("x-api-key"), key.to_owned()),
+        };
+        let mut value = HeaderValue::try_from(value).map_err(|_| SetupError::Key)?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    Ok(headers)
 }
 
 /// Chooses the cryptography of the process. The first call wins; later ones find it done.

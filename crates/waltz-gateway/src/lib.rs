@@ -20,6 +20,7 @@ pub mod peers;
 pub mod pipeline;
 pub mod receive;
 pub mod record;
+pub mod recording;
 pub mod reply;
 pub mod respond;
 pub mod route;

@@ -1,7 +1,6 @@
 //! The running gateway: what a reload swaps as a whole, and what stays.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -18,6 +17,7 @@ use waltz_store::Store;
 use crate::Settings;
 use crate::idempotency::Answers;
 use crate::metrics::Metrics;
+use crate::recording::Recording;
 use crate::trace::Traces;
 
 /// Everything that one configuration made; swapped atomically on reload, so that a request sees one
@@ -52,11 +52,8 @@ pub struct Gateway {
     pub draining: CancellationToken,
     /// Fired when the time for open exchanges is over: they end with an error and are recorded.
     pub stopping: CancellationToken,
-    /// Exchanges that could not be recorded.
-    pub unrecorded: AtomicU64,
-    /// The last exchange could not be recorded; while that is so, nobody is paid for a draft that must not
-    /// be sent.
-    pub record_failing: AtomicBool,
+    /// Whether exchanges can be recorded; while they cannot, nobody is paid for a draft that must not be sent.
+    pub recording: Recording,
     /// Answers of requests with an idempotency key.
     pub answers: Answers,
     /// What `/metrics` tells.
@@ -75,8 +72,7 @@ impl Gateway {
             tasks: TaskTracker::new(),
             draining: CancellationToken::new(),
             stopping: CancellationToken::new(),
-            unrecorded: AtomicU64::new(0),
-            record_failing: AtomicBool::new(false),
+            recording: Recording::default(),
             answers: Answers::default(),
             metrics: Metrics::new(Timestamp::now()),
             traces,

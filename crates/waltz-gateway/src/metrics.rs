@@ -6,7 +6,6 @@ mod labels;
 mod text;
 
 use std::borrow::Cow;
-use std::sync::atomic::Ordering;
 
 use http::StatusCode;
 use jiff::Timestamp;
@@ -252,13 +251,13 @@ impl Metrics {
 pub fn families(gateway: &Gateway) -> Vec<Family> {
     let metrics = &gateway.metrics;
     let health = gateway.store.health();
-    let unrecorded = gateway.unrecorded.load(Ordering::Relaxed);
+    let unrecorded = gateway.recording.failures();
     let flag = |on: bool| Some(f64::from(u8::from(on)));
     let mut families = metrics.families();
     families.extend([
         counter("waltz_unrecorded_total", "Exchanges that could not be recorded.", unrecorded),
         gauge("waltz_record_failing", "1 while the last exchange could not be recorded.", {
-            flag(gateway.record_failing.load(Ordering::Relaxed))
+            flag(gateway.recording.is_failing())
         }),
         gauge("waltz_journal_undrained_bytes", "Journal that waits for the database.", {
             Some(float(health.undrained_bytes))

@@ -6,7 +6,6 @@
 //! exchange is recorded exactly once.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use waltz_exchange::ExchangeRecord;
 use waltz_exchange::openai::{ApiError, Retry};
@@ -68,7 +67,7 @@ async fn answer(
     client: &mut Client,
 ) -> Result<Responded, Stop> {
     let received = receive(incoming)?;
-    if live.settings.record_required && gateway.record_failing.load(Ordering::Relaxed) {
+    if live.settings.record_required && gateway.recording.is_failing() {
         // Recording this refusal is the probe that finds out when recording works again.
         return Err(Stop::new(received.record, Decision::Failed, not_recorded()));
     }

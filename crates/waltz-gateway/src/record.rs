@@ -2,7 +2,6 @@
 //! exchange that ended in an error is recorded the same way.
 
 use std::borrow::Cow;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -135,14 +134,14 @@ pub fn append(
         "exchange"
     );
     let entry = Entry::Exchange(record);
+    let attempt = gateway.recording.begin();
     let appended = if settings.record_waits {
         tokio::task::block_in_place(|| gateway.store.append(&entry))
     } else {
         gateway.store.append(&entry)
     };
-    gateway.record_failing.store(appended.is_err(), Ordering::Relaxed);
-    appended.map_err(|error| {
-        gateway.unrecorded.fetch_add(1, Ordering::Relaxed);
+    appended.map(|()| gateway.recording.succeeded(attempt)).map_err(|error| {
+        gateway.recording.failed();
         tracing::error!(request_id = %id, error = %error, "exchange could not be recorded");
         not_recorded()
     })

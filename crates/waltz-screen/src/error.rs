@@ -30,9 +30,6 @@ pub enum Error {
     /// The file is TOML, but some rules are wrong; every mistake is listed.
     #[error("rules file has {} mistake(s): {}", .0.len(), list(.0))]
     Mistakes(Vec<RuleMistake>),
-    /// The terms of all rules together could not be compiled.
-    #[error("cannot compile terms")]
-    Terms(#[source] Box<aho_corasick::BuildError>),
     /// The regular expressions of all rules together could not be compiled.
     #[error("cannot compile the regular expressions of all rules together")]
     Expressions(#[source] Box<regex::Error>),

@@ -16,6 +16,7 @@ mod refusal;
 mod rules;
 mod screen;
 mod secret;
+mod trie;
 mod window;
 mod words;
 

@@ -1,18 +1,13 @@
-//! One Aho-Corasick pass over a view finds the terms of every family at once.
+//! One walk over a view finds the terms of every family at once.
 //!
 //! Terms belong to lists, and families are made of lists: equal lists are kept once, however many
 //! families use them. Compiled by `screen.rs` at start; scanning allocates only for what it finds.
 
 use std::collections::HashMap;
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
-
-use crate::error::Error;
 use crate::family::Term;
+use crate::trie::Trie;
 use crate::words::Words;
-
-/// Above this many terms the automaton is kept small instead of as fast as possible.
-const LARGE: usize = 6_000;
 
 /// A list of terms, by number.
 pub(crate) type ListId = u32;
@@ -44,32 +39,26 @@ impl Lists {
         self.terms.values().map(Vec::len).max().unwrap_or(0)
     }
 
-    /// Compiles all lists into one automaton.
-    pub(crate) fn compile(self) -> Result<Matcher, Error> {
+    /// Compiles all lists.
+    pub(crate) fn compile(self) -> Matcher {
         let mut entries: Vec<(String, Vec<ListId>)> = self.terms.into_iter().collect();
         entries.sort();
-        let kind = if entries.len() > LARGE { AhoCorasickKind::ContiguousNFA } else { AhoCorasickKind::DFA };
-        let automaton = AhoCorasick::builder()
-            .match_kind(MatchKind::Standard)
-            .kind(Some(kind))
-            .build(entries.iter().map(|(view, _)| view.as_bytes()))
-            .map_err(|error| Error::Terms(Box::new(error)))?;
+        let trie = Trie::new(&entries.iter().map(|(view, _)| view.as_bytes()).collect::<Vec<_>>());
         let terms = entries
             .into_iter()
             .map(|(view, lists)| CompiledTerm {
                 words: view.split_ascii_whitespace().count() as u32,
-                whole: view.ends_with(' '),
                 lists: lists.into_boxed_slice(),
             })
             .collect();
-        Ok(Matcher { automaton, terms, lists: self.known.len() })
+        Matcher { trie, terms, lists: self.known.len() }
     }
 }
 
 /// The compiled terms.
 #[derive(Debug)]
 pub(crate) struct Matcher {
-    automaton: AhoCorasick,
+    trie: Trie,
     terms: Vec<CompiledTerm>,
     lists: usize,
 }
@@ -77,7 +66,6 @@ pub(crate) struct Matcher {
 #[derive(Debug)]
 struct CompiledTerm {
     words: u32,
-    whole: bool,
     lists: Box<[ListId]>,
 }
 
@@ -112,24 +100,21 @@ impl Matcher {
         let mut found: Vec<(u32, u32)> = Vec::new();
         let mut seen = vec![false; self.terms.len()];
         let mut present = vec![false; self.lists];
-        let mut word = 0;
-        for matched in self.automaton.find_overlapping_iter(view.text.as_bytes()) {
-            let index = matched.pattern().as_usize();
-            let term = &self.terms[index];
-            // Matches come in the order of their ends, so the word is found by walking on.
-            let inside = (matched.end() - 1 - usize::from(term.whole)) as u32;
-            while view.words.get(word + 1).is_some_and(|next| next.at <= inside) {
-                word += 1;
-            }
-            found.push((index as u32, word as u32));
-            if !seen[index] {
-                seen[index] = true;
-                term.lists.iter().for_each(|list| present[*list as usize] = true);
-            }
+        // Every term begins with the blank before a word, so nothing else needs to be tried.
+        for (first, word) in view.words.iter().enumerate() {
+            self.trie.walk(&view.text.as_bytes()[word.at as usize - 1..], |index| {
+                let term = &self.terms[index as usize];
+                found.push((index, first as u32 + term.words - 1));
+                if !std::mem::replace(&mut seen[index as usize], true) {
+                    term.lists.iter().for_each(|list| present[*list as usize] = true);
+                }
+            });
         }
         if found.is_empty() {
             return Hits::default();
         }
+        // Terms of several words are found where they begin; hits are told in the order of their ends.
+        found.sort_by_key(|(_, last)| *last);
         self.group(&found, &needed(&present))
     }
 

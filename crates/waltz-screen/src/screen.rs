@@ -105,7 +105,7 @@ impl Screen {
             .size_limit(256 << 20)
             .build()
             .map_err(|error| Error::Expressions(Box::new(error)))?;
-        let matcher = lists.compile()?;
+        let matcher = lists.compile();
         let infos = families.into_iter().map(|family| family.info).collect();
         Ok(Self { infos, families: compiled, phrases, matcher, expressions, expression_families })
     }

@@ -166,6 +166,13 @@ mod tests {
         assert!(matches!(Upstream::new(self::settings("http://[::1/v1")), Err(SetupError::Url(_))));
     }
 
+    #[test]
+    fn a_key_must_fit_into_a_header() {
+        let mut settings = settings("http://127.0.0.1/v1");
+        settings.key = Some("one\ntwo".to_owned().into());
+        assert!(matches!(Upstream::new(settings), Err(SetupError::Key)));
+    }
+
     fn settings(url: &str) -> UpstreamSettings {
         let limit = Duration::from_secs(60);
         UpstreamSettings {

@@ -42,7 +42,7 @@ pub fn ready(gateway: &Gateway) -> Response {
         "status": if draining { "draining" } else if degraded.is_empty() { "ready" } else { "degraded" },
         "degraded": degraded,
         "undrained_bytes": health.undrained_bytes,
-        "unrecorded": gateway.unrecorded.load(std::sync::atomic::Ordering::Relaxed),
+        "unrecorded": gateway.recording.failures(),
     });
     let mut response = reply::json(&body);
     if draining {

@@ -1,7 +1,7 @@
 //! Gathers a draft from its windows, and releases it on the way where its release allows that.
 
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use waltz_coach::judge::{Draft, Judge, read_draft};
 use waltz_coach::tally::Tally;
 use waltz_coach::templates;
@@ -40,8 +40,10 @@ pub(super) async fn gather(
         let events = match client.hold(windows.next()).await?? {
             None => break,
             Some(Window::Whole(bytes)) => {
-                let answer = parse_answer(windows.protocol(), &bytes)
-                    .map_err(|error| unusable(windows, error.to_string()))?;
+                let answer = parse_answer(windows.protocol(), &bytes).map_err(|error| {
+                    failure_inside(windows, json::parse_answer(&bytes).as_ref().ok(), &bytes)
+                        .unwrap_or_else(|| unusable(windows, error.to_string()))
+                })?;
                 note_release(routed, Release::Whole);
                 let raw =
                     if windows.protocol() == Protocol::OpenAi { Raw::Json(bytes) } else { Raw::Rewritten };
@@ -61,11 +63,8 @@ pub(super) async fn gather(
             }
             let chunk = json::parse_answer(event.data.as_bytes())
                 .map_err(|_| unusable(windows, "a chunk is not valid JSON".to_owned()))?;
-            if let Some(error) = chunk.get("error").filter(|error| !error.is_null()) {
-                // The same failure as an HTTP status, told too late for one.
-                let (upstream, status) = (windows.upstream().to_owned(), status_inside(error));
-                let body = Bytes::from(event.data);
-                return Err(CallError::Status { upstream, status, retry_after_ms: None, body }.into());
+            if let Some(failure) = failure_inside(windows, Some(&chunk), event.data.as_bytes()) {
+                return Err(failure.into());
             }
             if !assembler.continues(&chunk) {
                 note_anomaly(routed);
@@ -110,6 +109,13 @@ pub(super) async fn gather(
     }
     let answer = std::mem::take(assembler).finish().map_err(|error| unusable(windows, error.to_string()))?;
     finish(routed, flow, answer, client).await
+}
+
+/// A failure that an upstream tells inside of an answer, under status 200: the same as an HTTP status.
+fn failure_inside(windows: &Windows, told: Option<&Map<String, Value>>, bytes: &[u8]) -> Option<CallError> {
+    let error = told?.get("error").filter(|error| !error.is_null())?;
+    let (upstream, status) = (windows.upstream().to_owned(), status_inside(error));
+    Some(CallError::Status { upstream, status, retry_after_ms: None, body: Bytes::copy_from_slice(bytes) })
 }
 
 /// The end of a stream: what was released so far is judged once more as a whole, with everything that is

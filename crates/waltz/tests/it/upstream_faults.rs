@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::harness::{Gateway, Mock, attempts, run};
-use crate::wire::{Wire, completion};
+use crate::wire::{self, Wire, completion};
 
 #[tokio::test]
 async fn fault_F01_upstream_refused() {
@@ -349,4 +349,24 @@ async fn a_client_that_reads_nothing_frees_its_slot_and_is_recorded() {
     let stalled = gateway
         .raw(b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n{");
     assert!(stalled.starts_with("HTTP/1.1 408"), "{stalled}");
+}
+
+#[tokio::test]
+async fn an_error_as_a_whole_answer_is_the_upstreams_failure() {
+    let cases = [
+        (json!({"error": {"message": "busy", "type": "server_error"}}), (502, "upstream_unavailable"), true),
+        (json!({"error": {"message": "slowly", "code": 429}}), (429, "rate_limit_exceeded"), true),
+        (json!({"error": {"message": "no", "code": 400}}), (400, "upstream_rejected"), false),
+    ];
+    for (body, (status, code), goes_on) in cases {
+        let broken = Wire::saying(wire::reply("application/json", body.to_string())).await;
+        let good = Wire::saying(completion("All is well.")).await;
+        let once = "[retry]\nmax_retries = 0\n";
+        let gateway = Gateway::start(&format!("{}{once}", broken.upstream("first")), &[]);
+        let reply = gateway.ask("hi").await;
+        assert_eq!(reply.error(), (status, code.to_owned()), "{body}: {}", reply.text);
+        let tables = format!("{}{}{once}", broken.upstream("first"), good.upstream("second"));
+        let reply = Gateway::start(&tables, &[]).ask("hi").await;
+        assert_eq!((reply.status == 200, good.calls()), (goes_on, usize::from(goes_on)), "{}", reply.text);
+    }
 }
