@@ -118,7 +118,7 @@ pub fn append(
     record.overhead_ms = began.elapsed().saturating_sub(waited).as_secs_f64() * 1e3;
     // Nothing is masked or written twice, and nothing leaves before it is masked.
     record.choices.iter_mut().for_each(ChoiceRecord::omit_repeated);
-    apply_text_policy(&mut record, settings.record_text);
+    apply_text_policy(&mut record, settings);
     gateway.metrics.observe(&record);
     if let Some(traces) = &gateway.traces {
         traces.offer(&record, &gateway.live.load(), &gateway.metrics);
@@ -154,23 +154,32 @@ pub fn not_recorded() -> ApiError {
 }
 
 /// Masks or removes every text of a record, after the user's request has got its hash.
-fn apply_text_policy(record: &mut ExchangeRecord, policy: RecordText) {
+fn apply_text_policy(record: &mut ExchangeRecord, settings: &Settings) {
+    let (policy, personal) = (settings.record_text, &settings.personal);
     if !record.user_request.is_empty() {
-        let masked = waltz_screen::mask(&record.user_request);
-        // Over the masked text: a hash of a card number would be as good as the number.
-        record.request_hash = id::request_hash(&masked.text);
-        if let (Cow::Owned(masked), RecordText::Masked) = (masked.text, policy) {
-            record.user_request = masked;
+        let kept = match policy {
+            RecordText::Masked => personal.stored(&record.user_request),
+            // Over the masked text: a hash of a card number would be as good as the number.
+            RecordText::Full | RecordText::None => waltz_screen::mask(&record.user_request).text,
+        };
+        record.request_hash = id::request_hash(&kept);
+        if let (Cow::Owned(kept), RecordText::Masked) = (kept, policy) {
+            record.user_request = kept;
         }
     }
-    let change: fn(&mut String) = match policy {
+    let mask = |text: &mut String| {
+        if let Cow::Owned(masked) = personal.stored(text) {
+            *text = masked;
+        }
+    };
+    let change: &dyn Fn(&mut String) = match policy {
         RecordText::Full => return,
         RecordText::None => {
             // A vector tells something of the text that it was made of.
             record.embedding = None;
-            String::clear
+            &String::clear
         }
-        RecordText::Masked => mask,
+        RecordText::Masked => &mask,
     };
     if policy == RecordText::None {
         record.user_request.clear();
@@ -197,13 +206,7 @@ fn apply_text_policy(record: &mut ExchangeRecord, policy: RecordText) {
     }
 }
 
-fn mask(text: &mut String) {
-    if let Cow::Owned(masked) = waltz_screen::mask(text).text {
-        *text = masked;
-    }
-}
-
-fn change_draft(draft: &mut DraftRecord, change: fn(&mut String)) {
+fn change_draft(draft: &mut DraftRecord, change: &dyn Fn(&mut String)) {
     change(&mut draft.text);
     change(&mut draft.assessment.reasoning);
     if let Some(verdict) = &mut draft.verdict {
@@ -212,7 +215,7 @@ fn change_draft(draft: &mut DraftRecord, change: fn(&mut String)) {
     }
 }
 
-fn change_value(value: &mut Value, change: fn(&mut String)) {
+fn change_value(value: &mut Value, change: &dyn Fn(&mut String)) {
     match value {
         Value::String(text) => change(text),
         Value::Array(items) => items.iter_mut().for_each(|item| change_value(item, change)),

@@ -4,15 +4,18 @@
 //! sign (an `@`, enough digits, a key's prefix); text without the sign costs one pass. Patterns
 //! propose, checksums and rules of issue decide.
 
+mod actions;
 mod cards;
 mod checks;
 mod ibans;
+mod keyed;
 mod kind;
 mod network;
 mod numbers;
 mod patterns;
 mod people;
 mod phones;
+mod vault;
 mod view;
 mod wallets;
 
@@ -23,8 +26,11 @@ use waltz_exchange::Span;
 
 use crate::secret;
 
+pub use actions::{Action, Actions};
+pub use keyed::HashKey;
 pub use kind::PiiKind;
 pub(crate) use people::{Form, address, is_somebodys, person};
+pub use vault::{Around, Restorer, Vault};
 
 /// One piece of personal data or one secret.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -67,18 +73,30 @@ fn find_plain(text: &str) -> Vec<PiiFinding> {
 /// Replaces personal data and secrets by placeholders.
 pub fn mask(text: &str) -> Masked<'_> {
     let found = find_pii(text);
-    if found.is_empty() {
-        return Masked { text: Cow::Borrowed(text), found };
-    }
-    let mut masked = String::with_capacity(text.len());
+    let text = replace(text, &found, |finding, _| Some(Cow::Borrowed(finding.kind.placeholder())));
+    Masked { text, found }
+}
+
+/// The text with other words in place of findings: `other` is given each finding and its value, in order,
+/// and may leave it.
+pub fn replace<'t, 'o>(
+    text: &'t str,
+    found: &[PiiFinding],
+    mut other: impl FnMut(&PiiFinding, &'t str) -> Option<Cow<'o, str>>,
+) -> Cow<'t, str> {
+    let mut replaced: Option<String> = None;
     let mut position = 0;
-    for PiiFinding { kind, span, .. } in &found {
-        masked.push_str(&text[position..span.start]);
-        masked.push_str(kind.placeholder());
-        position = span.end;
+    for finding in found {
+        let Some(value) = text.get(finding.span.start..finding.span.end) else { continue };
+        let Some(words) = other(finding, value) else { continue };
+        let text_so_far = replaced.get_or_insert_with(|| String::with_capacity(text.len()));
+        text_so_far.push_str(&text[position..finding.span.start]);
+        text_so_far.push_str(&words);
+        position = finding.span.end;
     }
-    masked.push_str(&text[position..]);
-    Masked { text: Cow::Owned(masked), found }
+    let Some(mut replaced) = replaced else { return Cow::Borrowed(text) };
+    replaced.push_str(&text[position..]);
+    Cow::Owned(replaced)
 }
 
 /// Where findings overlap, the surer one stays, then the longer one, then the earlier sort.

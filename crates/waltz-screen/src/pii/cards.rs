@@ -42,27 +42,27 @@ pub(super) fn find(spoken: &Spoken<'_>, run: Span, groups: &[Span], found: &mut 
     // begins where such columns begin.
     let mut in_table = false;
     while at < groups.len() {
-        let count = card_at(spoken.text, &groups[at..], at == 0, in_table);
+        let count = card_at(spoken, &groups[at..], at == 0, in_table);
         if let Some(count) = count {
             let span = Span { start: groups[at].start, end: groups[at + count - 1].end };
-            if is_likely(spoken, span, &groups[at..at + count]) {
-                found.push(finding(PiiKind::Card, span, 0.95));
-            }
+            found.push(finding(PiiKind::Card, span, 0.95));
         }
         in_table = count.is_none() && digits(&groups[at]) == 4;
         at += count.unwrap_or(1);
     }
 }
 
-/// Whether a number that passes for a card is one: among other numbers, many pass by chance.
-fn is_likely(spoken: &Spoken<'_>, span: Span, groups: &[Span]) -> bool {
+/// Whether groups pass for a card and are one: among other numbers, many pass by chance.
+fn is_card(spoken: &Spoken<'_>, groups: &[Span]) -> bool {
     let text = spoken.text;
+    let [first, ..] = groups else { return false };
+    let span = Span { start: first.start, end: groups[groups.len() - 1].end };
+    let Some(issuer) = checks::card_issuer(&numbers::digits(text, span)) else { return false };
     let printed = is_printed(groups);
     let apart = is_apart(text, span);
-    let likely = match checks::card_issuer(&numbers::digits(text, span)) {
-        Some(Issuer::Usual) => printed || apart || groups.len() == 1 && !is_among_numbers(text, span),
-        Some(Issuer::Rare) => printed && apart,
-        None => false,
+    let likely = match issuer {
+        Issuer::Usual => printed || apart || groups.len() == 1 && !is_among_numbers(text, span),
+        Issuer::Rare => printed && apart,
     };
     likely || spoken.of(PiiKind::Card)
 }
@@ -103,12 +103,11 @@ fn digits(group: &Span) -> usize {
     group.end - group.start
 }
 
-/// How many of the groups, from the first on, are a card number.
-fn card_at(text: &str, groups: &[Span], is_whole: bool, in_table: bool) -> Option<usize> {
-    let is_card = |count: usize| {
-        let span = Span { start: groups[0].start, end: groups[count - 1].end };
-        checks::card_issuer(&numbers::digits(text, span)).is_some()
-    };
+/// How many of the groups, from the first on, are a card number. Where more of them pass by chance, fewer may
+/// still be one.
+fn card_at(spoken: &Spoken<'_>, groups: &[Span], is_whole: bool, in_table: bool) -> Option<usize> {
+    let text = spoken.text;
+    let is_card = |count: usize| is_card(spoken, &groups[..count]);
     let all = groups.len();
     let whole = Span { start: groups[0].start, end: groups[all - 1].end };
     // However it is grouped: a card that nothing stands beside.
