@@ -34,6 +34,7 @@ ALLOWED = {
     "upstreams.total_timeout_ms": "1 to 3600000",
     "upstreams.max_concurrent": "1 to 100000",
     "upstreams.max_answer_bytes": "1024 to 1073741824",
+    "upstreams.adapters": "files, relative to the file, for a `local:` model: `conversation`, and `feedback` where `feedback.targets` asks this upstream",
     "agents.name": "a name, unique",
     "agents.targets": "at least one `{ upstream, model }`",
     "agents.task_type": "a name",

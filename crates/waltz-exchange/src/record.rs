@@ -51,7 +51,7 @@ pub struct ExchangeRecord {
     pub model: String,
     /// The agent's variant.
     pub variant: String,
-    /// `WALTZRL_STAGE` when the exchange was served.
+    /// The stage that served: 2 only with trained adapters, whatever was asked for.
     pub stage: u8,
     /// The kind of task.
     pub task_type: String,
@@ -61,7 +61,7 @@ pub struct ExchangeRecord {
     pub risk: Risk,
     /// What the judge really read.
     pub scanned: Scanned,
-    /// First 16 hex digits of SHA-256 of the user's request.
+    /// First 16 hex digits of SHA-256 of the user's request with its personal data masked.
     pub request_hash: String,
     /// The user's request.
     pub user_request: String,

@@ -12,7 +12,7 @@ use waltz_coach::feedback::FeedbackAgent;
 use waltz_coach::local::LocalModel;
 use waltz_coach::upstream::{RetryBudget, Target, Upstream};
 use waltz_screen::Screen;
-use waltz_store::Store;
+use waltz_store::{Entry, Store};
 
 use crate::Settings;
 use crate::idempotency::Answers;
@@ -63,6 +63,15 @@ pub struct Gateway {
 }
 
 impl Gateway {
+    /// Appends to the journal. Where that waits for the disk, it leaves the threads that serve.
+    pub fn append(&self, entry: &Entry) -> Result<(), waltz_store::Error> {
+        if self.store.waits_for_disk() {
+            tokio::task::block_in_place(|| self.store.append(entry))
+        } else {
+            self.store.append(entry)
+        }
+    }
+
     /// A gateway over an open store.
     pub fn new(live: Live, store: Store, admin_sha256: [u8; 32], traces: Option<Traces>) -> Arc<Self> {
         Arc::new(Self {

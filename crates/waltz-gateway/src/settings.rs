@@ -17,7 +17,7 @@ pub struct Settings {
     pub enabled: bool,
     /// Judge and annotate, but never change an answer.
     pub feedback_only: bool,
-    /// The stage that serves: 2 needs trained weights, and there are none.
+    /// The stage that serves: 2 only where trained adapters do.
     pub stage: u8,
     /// `WALTZRL_STAGE`.
     pub stage_wanted: u8,
@@ -51,8 +51,6 @@ pub struct Settings {
     pub record_text: RecordText,
     /// Refuse to answer what cannot be recorded.
     pub record_required: bool,
-    /// Recording waits for the disk, so that it must leave the threads that serve.
-    pub record_waits: bool,
 }
 
 /// Which requests are judged how deep.
@@ -183,7 +181,6 @@ impl Default for Settings {
             personal: PersonalPolicy::default(),
             record_text: RecordText::Masked,
             record_required: true,
-            record_waits: false,
         }
     }
 }

@@ -1,17 +1,26 @@
 //! Reads safetensors files: a JSON table of tensors, then their data. The `safetensors` crate checks the table
 //! against the file (sizes, gaps, overlaps); here the names and shapes are checked that a model needs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use safetensors::{Dtype, SafeTensors};
+use sha2::{Digest, Sha256};
 
-use crate::Error;
 use crate::map::MappedFile;
+use crate::models::{check_hash, check_size, hex};
+use crate::{Error, StoredFile};
 
-/// A safetensors file, mapped.
+/// A safetensors file, mapped or in memory.
 #[derive(Debug)]
 pub struct TensorFile {
-    file: MappedFile,
+    path: PathBuf,
+    content: Content,
+}
+
+#[derive(Debug)]
+enum Content {
+    Mapped(MappedFile),
+    Read(Vec<u8>),
 }
 
 /// The checked table of a [`TensorFile`].
@@ -25,15 +34,36 @@ pub struct Tensors<'a> {
 impl TensorFile {
     /// Maps a file.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        Ok(Self { file: MappedFile::open(path)? })
+        Ok(Self { path: path.to_owned(), content: Content::Mapped(MappedFile::open(path)?) })
+    }
+
+    /// Reads a file that others may write in place: of a map that shrinks, the process would die.
+    pub(crate) fn read(path: &Path) -> Result<Self, Error> {
+        let bytes = std::fs::read(path).map_err(Error::file("read model file", path))?;
+        Ok(Self { path: path.to_owned(), content: Content::Read(bytes) })
+    }
+
+    /// Refuses other bytes than those that were written.
+    pub(crate) fn check(&self, written: &StoredFile) -> Result<(), Error> {
+        let (bytes, mut hasher) = (self.bytes(), Sha256::new());
+        check_size(&self.path, written.bytes, bytes.len() as u64)?;
+        hasher.update(bytes);
+        check_hash(&self.path, &written.sha256, &hex(hasher))
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match &self.content {
+            Content::Mapped(file) => file,
+            Content::Read(bytes) => bytes,
+        }
     }
 
     /// Checks the table.
     pub fn tensors(&self) -> Result<Tensors<'_>, Error> {
-        let path = self.file.path();
-        let tensors = SafeTensors::deserialize(&self.file)
+        let (path, bytes) = (self.path.as_path(), self.bytes());
+        let tensors = SafeTensors::deserialize(bytes)
             .map_err(|error| Error::malformed(path, format!("it is no sound safetensors file: {error}")))?;
-        Ok(Tensors { path, bytes: &self.file, tensors })
+        Ok(Tensors { path, bytes, tensors })
     }
 }
 

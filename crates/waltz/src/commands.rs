@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod bar;
 mod chat;
 mod config;
 mod data;
@@ -10,6 +11,7 @@ mod mock;
 mod model;
 mod screen;
 mod serve;
+mod train;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -45,6 +47,9 @@ enum Command {
     /// Get models that run inside of waltz, list them, check them.
     #[command(subcommand)]
     Model(model::Model),
+    /// Learn from data.
+    #[command(subcommand)]
+    Train(train::Train),
 }
 
 /// Why the program ends with an error.
@@ -71,6 +76,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
         Command::Config(config) => config.run(),
         Command::Data(data) => data.run(),
         Command::Model(model) => model.run(),
+        Command::Train(train) => train.run(),
     }
 }
 
@@ -143,9 +149,19 @@ pub(crate) fn configured(sources: &Sources) -> Result<(Loaded, Built), Exit> {
         note(&format!("warning: {warning}"));
     }
     let base = base_folder(sources);
-    match build::build(&loaded, &sources.environment, &base) {
-        Ok(built) => Ok((loaded, built)),
+    match build::build(&loaded, &sources.environment, &base, &[]) {
+        Ok(built) => {
+            note_stage(&built);
+            Ok((loaded, built))
+        }
         Err(mistakes) => Err(Exit { code: 2, message: describe(&mistakes) }),
+    }
+}
+
+/// Says why stage 1 serves where 2 was asked for.
+pub(crate) fn note_stage(built: &Built) {
+    if let Some(reason) = &built.stage_trouble {
+        note(&format!("warning: stage 2 was asked for, and stage 1 serves: {reason}"));
     }
 }
 

@@ -18,21 +18,29 @@ use crate::client::Client;
 use crate::live::{Gateway, Live};
 use crate::pipeline::Stop;
 use crate::receive::Incoming;
-use crate::record::{Recorded, record, record_stop};
+use crate::record::{Recorded, record, record_stop, unrecordable};
 use crate::respond::{Responded, Terminal, final_headers};
 use crate::{draft, personal, reply, route};
 
 /// Answers one request on its own task.
 pub async fn run(gateway: Arc<Gateway>, live: Arc<Live>, incoming: Incoming, mut client: Client) -> Recorded {
     let began = incoming.began;
-    match pass_through(&live, incoming, &client).await {
-        Ok(responded) => record(responded, &gateway, &live.settings, &mut client).await,
-        Err(stop) => record_stop(stop, began, &gateway, &live.settings, &mut client).await,
+    match pass_through(&gateway, &live, incoming, &client).await {
+        Ok(responded) => record(responded, &gateway, &live, &mut client).await,
+        Err(stop) => record_stop(stop, began, &gateway, &live, &mut client).await,
     }
 }
 
-async fn pass_through(live: &Live, incoming: Incoming, client: &Client) -> Result<Responded, Stop> {
+async fn pass_through(
+    gateway: &Gateway,
+    live: &Live,
+    incoming: Incoming,
+    client: &Client,
+) -> Result<Responded, Stop> {
     let mut entry = Box::new(incoming.blank_record());
+    if let Some(error) = unrecordable(gateway, live) {
+        return Err(Stop::new(entry, Decision::Failed, error));
+    }
     let Incoming { began, body, .. } = incoming;
     let mut parsed = match strict_json::parse_object(&body) {
         Ok(parsed) => parsed,

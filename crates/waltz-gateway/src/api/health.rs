@@ -17,8 +17,10 @@ pub fn ready(gateway: &Gateway) -> Response {
     let settings = &gateway.live.load().settings;
     let health = gateway.store.health();
     let mut degraded = Vec::new();
-    if settings.stage_wanted == 2 {
-        degraded.push("stage 2 was asked for and there are no trained weights; stage 1 serves".to_owned());
+    if settings.stage < settings.stage_wanted {
+        // The log names the file and the reason.
+        degraded
+            .push("stage 2 was asked for and its weights are missing or unusable; stage 1 serves".to_owned());
     }
     if health.drain_error.is_some() {
         // Why stands in the log: anybody may ask here, and the reason can name hosts and users.

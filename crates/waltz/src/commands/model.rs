@@ -1,15 +1,14 @@
 //! `waltz model`.
 
 use std::fs::DirBuilder;
-use std::io::{IsTerminal as _, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use serde_json::json;
 use waltz_model::{KNOWN, ModelName, Models, Progress, PullSettings, Step, Stored, pull};
 
+use super::bar::Bar;
 use super::{ConfigOptions, Exit, configured_part, note, print};
 use crate::config::Sources;
 
@@ -89,7 +88,7 @@ pub(super) fn fetch(models: &Models, name: &ModelName, from: Option<&Path>) -> R
         settings.hub = hub.trim_end_matches('/').to_owned();
     }
     let mut bar = Bar::new();
-    let outcome = pull(models, name, from, &settings, &mut |progress| bar.show(progress));
+    let outcome = pull(models, name, from, &settings, &mut |progress| show(&mut bar, progress));
     bar.end();
     let stored = outcome.map_err(anyhow::Error::from)?;
     note(&format!("{} is in {}", stored.name, models.folder().join(name.folder()).display()));
@@ -109,7 +108,7 @@ impl Model {
     }
 }
 
-fn parsed(name: &str) -> Result<ModelName, Exit> {
+pub(super) fn parsed(name: &str) -> Result<ModelName, Exit> {
     name.parse().map_err(|error: waltz_model::Error| Exit { code: 2, message: error.to_string() })
 }
 
@@ -146,7 +145,7 @@ fn verify(models: &Models, name: Option<&str>) -> Result<(), Exit> {
     let mut damaged = Vec::new();
     for name in names {
         let mut bar = Bar::new();
-        let outcome = models.verify(&parsed(&name)?, &mut |progress| bar.show(progress));
+        let outcome = models.verify(&parsed(&name)?, &mut |progress| show(&mut bar, progress));
         bar.end();
         match outcome {
             Ok(_) => print(&format!("{name}: ok"))?,
@@ -159,58 +158,18 @@ fn verify(models: &Models, name: Option<&str>) -> Result<(), Exit> {
     if damaged.is_empty() { Ok(()) } else { Err(Exit { code: 1, message: damaged.join("\n") }) }
 }
 
-/// Shows progress on standard error: a bar that is drawn over on a terminal, else one line each few seconds.
-struct Bar {
-    terminal: bool,
-    shown: Option<(Progress, Instant)>,
-}
-
-const WIDTH: usize = 30;
-const REDRAW: Duration = Duration::from_millis(100);
-const NEXT_LINE: Duration = Duration::from_secs(5);
-
-impl Bar {
-    fn new() -> Self {
-        Self { terminal: std::io::stderr().is_terminal(), shown: None }
-    }
-
-    fn show(&mut self, progress: Progress) {
-        let every = if self.terminal { REDRAW } else { NEXT_LINE };
-        let is_done = progress.total == Some(progress.done);
-        if let Some((shown, when)) = self.shown
-            && (shown == progress || (shown.step == progress.step && when.elapsed() < every && !is_done))
-        {
-            return;
-        }
-        self.shown = Some((progress, Instant::now()));
-        let line = describe(progress, self.terminal);
-        if self.terminal {
-            // Progress that cannot be shown is no reason to stop.
-            write!(std::io::stderr(), "\r\x1b[K{line}").ok();
-        } else {
-            note(&line);
-        }
-    }
-
-    fn end(&self) {
-        if self.terminal && self.shown.is_some() {
-            note("");
-        }
-    }
-}
-
-fn describe(progress: Progress, bar: bool) -> String {
+/// Shows progress of a model's files.
+fn show(bar: &mut Bar, progress: Progress) {
     let Progress { step, done, total } = progress;
     let step = match step {
         Step::Download => "download",
         Step::Write => "unpack",
         Step::Check => "check",
     };
-    let Some(total) = total.filter(|total| *total > 0) else { return format!("{step} {}", megabytes(done)) };
-    let share = done.min(total) as f64 / total as f64;
-    let filled = (share * WIDTH as f64) as usize;
-    let drawn = if bar { format!("[{:WIDTH$}] ", "#".repeat(filled)) } else { String::new() };
-    format!("{step} {drawn}{:.0} % of {}", share * 100.0, megabytes(total))
+    match total.filter(|total| *total > 0) {
+        Some(total) => bar.show(step, done, Some(total), &megabytes(total)),
+        None => bar.show(step, done, None, &megabytes(done)),
+    }
 }
 
 fn megabytes(bytes: u64) -> String {

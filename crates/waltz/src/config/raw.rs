@@ -117,8 +117,8 @@ pub(crate) struct Switches {
     pub(crate) enabled: bool,
     /// Judge and annotate, never change an answer (`WALTZRL_FEEDBACK_ONLY`).
     pub(crate) feedback_only: bool,
-    /// 1: rules and an untrained coach; 2: trained weights as well (`WALTZRL_STAGE`). Without weights
-    /// stage 1 serves and `/readyz` says so.
+    /// 1: rules and an untrained coach; 2: trained adapters as well (`WALTZRL_STAGE`). Where none is named, or
+    /// one cannot be used, stage 1 serves and `/readyz` says so.
     pub(crate) stage: u8,
     /// The most traffic in percent that a release may get (`WALTZRL_TRAFFIC_PERCENTAGE`).
     pub(crate) traffic_percentage: u8,

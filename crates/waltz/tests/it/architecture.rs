@@ -7,16 +7,25 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Which of our crates each crate may use. A crate that is not listed may not exist.
-const MAP: [(&str, &[&str]); 8] = [
+const MAP: [(&str, &[&str]); 9] = [
     ("waltz-exchange", &[]),
     ("waltz-screen", &["waltz-exchange"]),
     ("waltz-model", &["waltz-exchange"]),
     ("waltz-store", &["waltz-exchange"]),
     ("waltz-coach", &["waltz-exchange", "waltz-screen", "waltz-model"]),
     ("waltz-gateway", &["waltz-exchange", "waltz-screen", "waltz-store", "waltz-coach"]),
+    ("waltz-train", &["waltz-exchange", "waltz-screen", "waltz-model", "waltz-store", "waltz-coach"]),
     (
         "waltz",
-        &["waltz-exchange", "waltz-screen", "waltz-model", "waltz-store", "waltz-coach", "waltz-gateway"],
+        &[
+            "waltz-exchange",
+            "waltz-screen",
+            "waltz-model",
+            "waltz-store",
+            "waltz-coach",
+            "waltz-gateway",
+            "waltz-train",
+        ],
     ),
     ("xtask", &[]),
 ];

@@ -9,7 +9,7 @@ use serde_json::Value;
 use waltz_exchange::id::sha256;
 use waltz_model::{Gguf, MatrixKind, Model, Template, TensorFile, Tokenizer};
 
-use synthetic::{Synthetic, Value as Given};
+use crate::synthetic::{Synthetic, Value as Given};
 
 #[path = "../../../../fuzz/laws/config.rs"]
 mod config;
@@ -29,8 +29,6 @@ mod rules;
 mod safetensors;
 #[path = "../../../../fuzz/laws/streams.rs"]
 mod streams;
-#[path = "../../../waltz-model/src/gguf/synthetic.rs"]
-mod synthetic;
 
 #[test]
 fn fuzz_requests() {
