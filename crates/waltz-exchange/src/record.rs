@@ -3,6 +3,8 @@
 //! Text in a record has passed the masking of the gateway's record step; nothing downstream masks
 //! again.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -149,6 +151,12 @@ pub struct Scanned {
     /// Events of the upstream's stream that did not belong to it and were left out.
     #[serde(default)]
     pub anomalies: usize,
+    /// Personal data and secrets of the request that the policy acts upon, by kind.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub request_pii: BTreeMap<String, usize>,
+    /// The same of the answer.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub answer_pii: BTreeMap<String, usize>,
 }
 
 /// One choice: its draft and everything that coaching made of it.

@@ -71,6 +71,7 @@ async fn answer(
         return Err(Stop::new(received.record, Decision::Failed, error));
     }
     let routed = route(received, Arc::clone(live))?;
+    client.restore_from(&routed.vault, routed.received.request.wants_json());
     let drafted = draft(routed, client).await?;
     let judged = feedback(drafted, client).await?;
     let coached = coach(judged, gateway, client).await?;

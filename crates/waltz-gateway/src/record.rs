@@ -15,7 +15,7 @@ use crate::live::{Gateway, Live};
 use crate::pipeline::Stop;
 use crate::reply;
 use crate::respond::{Responded, Terminal, common_headers};
-use crate::settings::RecordText;
+use crate::settings::{RecordText, Settings};
 
 /// An exchange that is over.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ fn append(
     record.overhead_ms = began.elapsed().saturating_sub(waited).as_secs_f64() * 1e3;
     // Nothing is masked or written twice, and nothing leaves before it is masked.
     record.choices.iter_mut().for_each(ChoiceRecord::omit_repeated);
-    apply_text_policy(&mut record, live.settings.record_text);
+    apply_text_policy(&mut record, &live.settings);
     let attempt = gateway.recording.begin();
     let entry = Entry::Exchange(record);
     let appended = gateway.append(&entry);
@@ -166,23 +166,32 @@ fn not_recorded() -> ApiError {
 }
 
 /// Masks or removes every text of a record, after the user's request has got its hash.
-fn apply_text_policy(record: &mut ExchangeRecord, policy: RecordText) {
+fn apply_text_policy(record: &mut ExchangeRecord, settings: &Settings) {
+    let (policy, personal) = (settings.record_text, &settings.personal);
     if !record.user_request.is_empty() {
-        let masked = waltz_screen::mask(&record.user_request);
-        // Over the masked text: a hash of a card number would be as good as the number.
-        record.request_hash = id::request_hash(&masked.text);
-        if let (Cow::Owned(masked), RecordText::Masked) = (masked.text, policy) {
-            record.user_request = masked;
+        let kept = match policy {
+            RecordText::Masked => personal.stored(&record.user_request),
+            // Over the masked text: a hash of a card number would be as good as the number.
+            RecordText::Full | RecordText::None => waltz_screen::mask(&record.user_request).text,
+        };
+        record.request_hash = id::request_hash(&kept);
+        if let (Cow::Owned(kept), RecordText::Masked) = (kept, policy) {
+            record.user_request = kept;
         }
     }
-    let change: fn(&mut String) = match policy {
+    let mask = |text: &mut String| {
+        if let Cow::Owned(masked) = personal.stored(text) {
+            *text = masked;
+        }
+    };
+    let change: &dyn Fn(&mut String) = match policy {
         RecordText::Full => return,
         RecordText::None => {
             // A vector tells something of the text that it was made of.
             record.embedding = None;
-            String::clear
+            &String::clear
         }
-        RecordText::Masked => mask,
+        RecordText::Masked => &mask,
     };
     if policy == RecordText::None {
         record.user_request.clear();
@@ -209,13 +218,7 @@ fn apply_text_policy(record: &mut ExchangeRecord, policy: RecordText) {
     }
 }
 
-fn mask(text: &mut String) {
-    if let Cow::Owned(masked) = waltz_screen::mask(text).text {
-        *text = masked;
-    }
-}
-
-fn change_draft(draft: &mut DraftRecord, change: fn(&mut String)) {
+fn change_draft(draft: &mut DraftRecord, change: &dyn Fn(&mut String)) {
     change(&mut draft.text);
     change(&mut draft.assessment.reasoning);
     if let Some(verdict) = &mut draft.verdict {
@@ -224,7 +227,7 @@ fn change_draft(draft: &mut DraftRecord, change: fn(&mut String)) {
     }
 }
 
-fn change_value(value: &mut Value, change: fn(&mut String)) {
+fn change_value(value: &mut Value, change: &dyn Fn(&mut String)) {
     match value {
         Value::String(text) => change(text),
         Value::Array(items) => items.iter_mut().for_each(|item| change_value(item, change)),

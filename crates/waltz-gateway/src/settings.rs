@@ -8,6 +8,7 @@ use waltz_coach::rounds::CoachSettings;
 use waltz_exchange::{Depth, Risk, policy};
 
 use crate::idempotency::Keep;
+use crate::personal::PersonalPolicy;
 
 /// Everything that a reload can change about the gateway's behaviour.
 #[derive(Clone, Debug)]
@@ -44,6 +45,8 @@ pub struct Settings {
     pub metrics_public: bool,
     /// For how long the answers of requests with an idempotency key are kept.
     pub idempotency: Keep,
+    /// What is done with personal data and secrets.
+    pub personal: PersonalPolicy,
     /// What the record keeps of texts.
     pub record_text: RecordText,
     /// Refuse to answer what cannot be recorded.
@@ -175,6 +178,7 @@ impl Default for Settings {
             keys: Vec::new(),
             metrics_public: false,
             idempotency: Keep { time: Duration::from_secs(3600), bytes: 64 << 20 },
+            personal: PersonalPolicy::default(),
             record_text: RecordText::Masked,
             record_required: true,
         }

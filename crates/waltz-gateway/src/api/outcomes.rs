@@ -52,7 +52,7 @@ async fn store(
         });
     };
     for text in [&mut outcome.comment, &mut outcome.error_class].into_iter().flatten() {
-        *text = waltz_screen::mask(text).text.into_owned();
+        *text = gateway.live.load().settings.personal.stored(text).into_owned();
     }
     let id = id::new_request_id().replacen("req_", "out_", 1);
     let entry = Entry::Outcome { outcome, tenant, received_at, id: id.clone() };

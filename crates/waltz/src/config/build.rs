@@ -1,6 +1,7 @@
 //! Checks a raw configuration and makes what the crates use. Every mistake is named; nothing is opened.
 
 mod agents;
+mod pii;
 mod stage;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -238,6 +239,7 @@ impl<'a> Check<'a> {
             keys: self.keys(&raw.keys),
             metrics_public: raw.telemetry.metrics_public,
             idempotency,
+            personal: self.pii(&raw.pii),
             record_text: match raw.record.text {
                 raw::RecordText::Masked => RecordText::Masked,
                 raw::RecordText::Full => RecordText::Full,

@@ -25,6 +25,7 @@ mod load;
 mod local;
 mod matrix;
 mod model;
+mod personal;
 #[path = "../../../waltz-store/tests/store/server.rs"]
 mod postgres;
 mod reload;
