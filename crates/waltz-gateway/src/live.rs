@@ -1,6 +1,7 @@
 //! The running gateway: what a reload swaps as a whole, and what stays.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -54,6 +55,8 @@ pub struct Gateway {
     pub stopping: CancellationToken,
     /// Whether exchanges can be recorded; while they cannot, nobody is paid for a draft that must not be sent.
     pub recording: Recording,
+    /// The files of the configuration changed, and what they say now cannot be used.
+    pub outdated: AtomicBool,
     /// Answers of requests with an idempotency key.
     pub answers: Answers,
     /// What `/metrics` tells.
@@ -82,6 +85,7 @@ impl Gateway {
             draining: CancellationToken::new(),
             stopping: CancellationToken::new(),
             recording: Recording::default(),
+            outdated: AtomicBool::new(false),
             answers: Answers::default(),
             metrics: Metrics::new(Timestamp::now()),
             traces,

@@ -59,7 +59,7 @@ pub struct PinnedFile {
 
 impl PinnedFile {
     /// Reads the whole file and refuses other bytes than those that were pulled.
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    pub fn check(&self) -> Result<(), Error> {
         let file = MappedFile::open(&self.path)?;
         check_hash(&self.path, &self.sha256, &hex(Sha256::new_with_prefix(&*file)))
     }

@@ -17,6 +17,9 @@ pub struct TensorFile {
     content: Content,
 }
 
+/// The largest file that is read into memory: more than an adapter of the highest rank has.
+const MOST_READ: u64 = 2 << 30;
+
 #[derive(Debug)]
 enum Content {
     Mapped(MappedFile),
@@ -39,6 +42,15 @@ impl TensorFile {
 
     /// Reads a file that others may write in place: of a map that shrinks, the process would die.
     pub(crate) fn read(path: &Path) -> Result<Self, Error> {
+        // Looked at before it is opened: a pipe would be waited for, and a device has no end.
+        let found = std::fs::metadata(path).map_err(Error::file("read the size of", path))?;
+        if !found.is_file() {
+            return Err(Error::malformed(path, "it is no regular file".to_owned()));
+        }
+        if found.len() > MOST_READ {
+            let reason = format!("it has {} bytes; at most {MOST_READ} are read", found.len());
+            return Err(Error::malformed(path, reason));
+        }
         let bytes = std::fs::read(path).map_err(Error::file("read model file", path))?;
         Ok(Self { path: path.to_owned(), content: Content::Read(bytes) })
     }
@@ -111,6 +123,17 @@ mod tests {
     use safetensors::tensor::TensorView;
 
     use super::*;
+
+    #[test]
+    fn what_is_no_file_or_too_large_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = |path: &Path| TensorFile::read(path).unwrap_err().to_string();
+        assert!(refused(folder.path()).contains("no regular file"));
+        assert!(refused(Path::new("/dev/zero")).contains("no regular file"));
+        let large = folder.path().join("large");
+        std::fs::File::create(&large).unwrap().set_len(MOST_READ + 1).unwrap();
+        assert!(refused(&large).contains("at most"), "{}", refused(&large));
+    }
 
     fn sound() -> Vec<u8> {
         let bytes: Vec<u8> =

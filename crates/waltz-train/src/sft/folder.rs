@@ -37,6 +37,19 @@ pub struct Plan {
     pub seed: u64,
 }
 
+impl Plan {
+    /// The field that no run can have.
+    fn mistake(&self) -> Option<&'static str> {
+        let fields = [
+            ("epochs", (1..=10_000).contains(&self.epochs)),
+            ("batch", (1..=4_096).contains(&self.batch)),
+            ("rate", self.rate > 0.0 && self.rate <= 1.0),
+            ("rank", (1..=1_024).contains(&self.rank)),
+        ];
+        fields.into_iter().find(|(_, is_sound)| !is_sound).map(|(field, _)| field)
+    }
+}
+
 /// What a run began with, as its folder keeps it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -119,7 +132,14 @@ impl Folder {
     fn begun(&self) -> Result<Begun, Error> {
         let path = self.path.join(PLAN);
         let text = fs::read(&path).map_err(|source| Error::Read { path, source })?;
-        serde_json::from_slice(&text).map_err(|error| self.refuse(&format!("its {PLAN} is damaged: {error}")))
+        let begun: Begun = serde_json::from_slice(&text)
+            .map_err(|error| self.refuse(&format!("its {PLAN} is damaged: {error}")))?;
+        match begun.plan.mistake() {
+            Some(field) => {
+                Err(self.refuse(&format!("its {PLAN} is damaged: `{field}` cannot be what it says")))
+            }
+            None => Ok(begun),
+        }
     }
 
     /// Locks a folder in which nothing lies that is not a run's.

@@ -30,7 +30,7 @@ pub(super) struct Rows {
 }
 
 /// The lowest rating by a user that an answer is learned with.
-const LOWEST_RATING: i64 = 3;
+const LOWEST_RATING: f64 = 3.0;
 
 /// Reads a file of rows for an agent.
 pub(super) fn read(path: &Path, agent: Agent) -> Result<Rows, Error> {
@@ -108,7 +108,11 @@ fn recorded(row: &Map<String, Value>) -> Result<Option<Vec<Message>>, String> {
     let verdict = row.get("final_verdict").filter(|verdict| verdict.is_object());
     let label = |name: &str| verdict.and_then(|verdict| verdict.get(name)).and_then(Value::as_bool);
     let is_good = label("unsafe") == Some(false) && label("overrefuse") == Some(false);
-    let rating = row.get("rating").and_then(Value::as_i64);
+    let rating = match row.get("rating") {
+        None | Some(Value::Null) => None,
+        // Some tools write whole numbers beside nothing as `1.0`.
+        Some(rating) => Some(rating.as_f64().ok_or("its `rating` is no number")?),
+    };
     if text("decision") != "coached" || !is_good || rating.is_some_and(|rating| rating < LOWEST_RATING) {
         return Ok(None);
     }

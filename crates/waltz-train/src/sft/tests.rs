@@ -90,11 +90,14 @@ fn answers_that_were_not_good_are_left_out_and_counted() {
         r#"{"final_verdict":{"unsafe":true,"overrefuse":false}}"#,
         r#"{"final_verdict":{"unsafe":false,"overrefuse":true}}"#,
         r#"{"rating":2}"#,
+        r#"{"rating":1.0}"#,
     ];
     let text: String = poor.iter().map(|change| session(change) + "\n").collect();
     let Rows { chats, left_out } =
         rows(&format!("{text}{}", session(r#"{"rating":3}"#)), Agent::Conversation).unwrap();
-    assert_eq!((chats.len(), left_out), (1, 5));
+    assert_eq!((chats.len(), left_out), (1, 6));
+    let error = rows(&session(r#"{"rating":"1"}"#), Agent::Conversation).unwrap_err().to_string();
+    assert!(error.contains("`rating`"), "{error}");
     let error = rows(&session(r#"{"final_text":""}"#), Agent::Conversation).unwrap_err().to_string();
     assert!(error.contains("not recorded"), "{error}");
 }
@@ -113,6 +116,19 @@ fn a_folder_is_one_run_s_and_one_process_s_at_a_time() {
     std::fs::write(path.join("run.json"), "{").unwrap();
     assert!(Folder::begin(&path).unwrap_err().to_string().contains("--resume"));
     assert!(told(Folder::resume(&path)).contains("damaged"));
+    let begun = |batch: usize, rate: f32| {
+        format!(
+            r#"{{"plan":{{"base":"a","data":"b","agent":"conversation","epochs":1,"batch":{batch},"rate":{rate},"rank":8,"seed":1}},
+            "base_sha256":"","rows":""}}"#
+        )
+    };
+    for (text, field) in [(begun(0, 0.1), "batch"), (begun(100_000, 0.1), "batch"), (begun(8, 2.0), "rate")] {
+        std::fs::write(path.join("run.json"), text).unwrap();
+        let error = told(Folder::resume(&path));
+        assert!(error.contains(&format!("`{field}`")), "{error}");
+    }
+    std::fs::write(path.join("run.json"), begun(8, 0.1)).unwrap();
+    assert!(Folder::resume(&path).is_ok());
     std::fs::write(path.join("adapter.safetensors"), "").unwrap();
     assert!(told(Folder::resume(&path)).contains("finished"));
     let other = here.path().join("other");

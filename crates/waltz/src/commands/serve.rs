@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
@@ -75,6 +76,7 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
     // Whoever reads the next line may stop us at once: the signals must be waited for before it is said.
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
+    let mut hangup = signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?;
     note(&format!("waltz is listening on http://{address}/v1 (data in {})", data_dir.display()));
     gateway.tasks.spawn(watch_files(Arc::clone(&gateway), sources, stamped, address));
     let stopping = Arc::clone(&gateway);
@@ -82,6 +84,7 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
+            () = async { while !stops_at_hangup(hangup.recv().await) {} } => {}
         }
         note("stopping: open exchanges are being finished");
         stopping.draining.cancel();
@@ -99,6 +102,16 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
         });
     }
     Ok(())
+}
+
+/// Whether SIGHUP stops the gateway. It does where a terminal was closed; a service is told by it to read its files
+/// again, which it does by itself.
+fn stops_at_hangup(_signal: Option<()>) -> bool {
+    let at_terminal = std::io::IsTerminal::is_terminal(&std::io::stdin());
+    if !at_terminal {
+        note("SIGHUP: files that change are read again by themselves");
+    }
+    at_terminal
 }
 
 /// Loads models in this process before the first request wants them.
@@ -184,10 +197,15 @@ async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Sta
         let again = sources.clone();
         let models: Vec<_> =
             live.upstreams.iter().filter_map(|upstream| upstream.local_model().cloned()).collect();
-        let built = tokio::task::spawn_blocking(move || {
+        let building = tokio::task::spawn_blocking(move || {
             build::build(&load(&again), &again.environment, &base, &models)
-        })
-        .await;
+        });
+        let built = tokio::select! {
+            () = gateway.draining.cancelled() => return,
+            built = building => built,
+        };
+        // Until it is known to be sound.
+        gateway.outdated.store(true, Ordering::Relaxed);
         match built {
             // A reload never opens to anybody what keys protect: neither a public socket nor one behind a proxy.
             Ok(Ok(built)) if built.live.settings.keys.is_empty() && had_keys => {
@@ -216,6 +234,7 @@ async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Sta
                     note("warning: `server.listen` changed; it takes effect at the next start");
                 }
                 gateway.live.store(Arc::new(built.live));
+                gateway.outdated.store(false, Ordering::Relaxed);
                 note("configuration reloaded");
             }
             Ok(Err(mistakes)) => {

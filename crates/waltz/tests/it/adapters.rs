@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use waltz_coach::local::LocalModel;
 use waltz_coach::upstream::{Call, Protocol, Upstream, UpstreamSettings};
@@ -188,7 +188,7 @@ async fn fault_F70_stage_2_without_any_weights_is_not_claimed() {
 #[tokio::test]
 async fn fault_F70_an_answer_ends_with_the_adapter_that_it_began_with() {
     // Large enough that an answer takes longer than a reload.
-    let model = Tiny::with(&tiny::sized(Sizes { layers: 6, width: 256, hidden: 512, ..tiny::SIZES }));
+    let model = Tiny::with(&tiny::sized(Sizes { layers: 12, width: 256, hidden: 1024, ..tiny::SIZES }));
     let folder = Arc::new(tempfile::tempdir().unwrap());
     let here = folder.path();
     model.teach_to_talk(&here.join("one.safetensors"), LONG, &"one ".repeat(30));
@@ -236,11 +236,14 @@ async fn fault_F70_a_reload_with_a_broken_adapter_keeps_the_one_that_serves() {
         write("waltz.toml", config.as_bytes());
         gateway.says(told).await;
         assert_eq!(answer_at(&gateway, 2).await, "I am one.", "{told}");
-        assert!(!degraded(&gateway).await);
+        let ready = gateway.get("/readyz", &[]).await.json();
+        assert_eq!((&ready["status"], &ready["stage"]), (&json!("degraded"), &json!(2)), "{ready}");
+        assert!(ready["degraded"].to_string().contains("what they said before is in force"), "{ready}");
     }
     write("waltz.toml", config(2, "two.safetensors").as_bytes());
     gateway.says("configuration reloaded").await;
     assert_eq!(answer_at(&gateway, 2).await, "I am two.");
+    assert!(!degraded(&gateway).await);
     // The same file with other content is another adapter, if it is sound.
     write("two.safetensors", &two[..100]);
     gateway.says("configuration not reloaded, the old one stays").await;

@@ -166,7 +166,9 @@ impl TrainSft {
         let name: ModelName = model::parsed(name)?;
         let options = ConfigOptions { config: self.config.clone(), data: None };
         let models = model::models(&options.sources())?;
-        let opened = models.file(&name, ".gguf").and_then(|file| Gguf::open(&file.path));
+        // What is learned on other bytes than those that serve is lost.
+        let opened =
+            models.file(&name, ".gguf").and_then(|file| file.check().and_then(|()| Gguf::open(&file.path)));
         Ok(opened.map_err(anyhow::Error::from)?)
     }
 
@@ -185,12 +187,13 @@ fn stopped(step: u32, folder: &Folder) -> String {
     )
 }
 
-/// A flag that Ctrl-C or SIGTERM sets. Whoever asks twice does not wait for the checkpoint.
+/// A flag that Ctrl-C, SIGTERM or a closed terminal sets. Whoever asks twice does not wait for the checkpoint.
 fn stop_on_signal() -> Result<(tokio::runtime::Runtime, Arc<AtomicBool>), Exit> {
     let runtime = runtime()?;
     let guard = runtime.enter();
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
+    let mut hangup = signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?;
     drop(guard);
     let stop = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&stop);
@@ -199,6 +202,7 @@ fn stop_on_signal() -> Result<(tokio::runtime::Runtime, Arc<AtomicBool>), Exit> 
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
+                _ = hangup.recv() => {}
             }
             if asked.swap(true, Ordering::Relaxed) {
                 std::process::exit(130);
