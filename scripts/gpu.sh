@@ -25,10 +25,12 @@ copy() { bash -c "$COPY" copy "$1" "$2"; }
 remote() { bash -c "$RUN" run "$1" </dev/null; }
 hash() { sha256sum <"$1" | cut -d ' ' -f 1; }
 
-remote "mkdir -p '$folder/pieces' '$folder/results'"
+# What an earlier command left must not come back as this one's.
+remote "mkdir -p '$folder/pieces' && rm -rf '$folder/results' && mkdir '$folder/results'"
 # Only what the far side hashes itself counts as arrived.
 remote "cd '$folder/pieces' && find . -type f -exec sha256sum {} +" >"$work/there" || true
 
+needed=
 for file in "$@"; do
     name=$(basename "$file")
     split -b "${WALTZ_PIECE:-58720256}" -d -a 4 "$file" "$work/piece."
@@ -36,6 +38,7 @@ for file in "$@"; do
     for piece in "$work"/piece.*; do
         sum=$(hash "$piece")
         pieces="$pieces pieces/$sum"
+        needed="$needed $sum"
         if ! grep -q "^$sum  ./$sum$" "$work/there"; then
             copy "$piece" "$folder/pieces/$sum"
         fi
@@ -53,6 +56,11 @@ for file in "$@"; do
     esac
     echo "carried $name" >&2
 done
+
+# Pieces of files that are no longer sent would fill the disk.
+remote "cd '$folder/pieces' && for piece in *; do
+    case ' $needed ' in *\" \$piece \"*) ;; *) rm -f \"\$piece\" ;; esac
+done"
 
 status=0
 remote "cd '$folder' && export LD_LIBRARY_PATH=/usr/local/cuda/lib64:\${LD_LIBRARY_PATH:-} &&

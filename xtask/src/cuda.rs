@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::{apt, cargo_command, found, root, run};
+use crate::{cargo_command, found, install_packages, pip, root, run, target};
 
 /// NVIDIA's compiler and what it needs, from the Python package index. What CUDA 13.0 compiles runs on its driver
 /// and on every later one.
@@ -24,11 +24,10 @@ const PROGRAMS: [(&str, &[&str], &str); 2] =
 /// Builds the programs, compresses them and says how large they are.
 pub(crate) fn cuda() -> Result<()> {
     let root = root()?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let target = root.join(target);
-    let nvcc = nvcc(&target.join("cuda-13.0"))?;
+    let target = target(&root);
+    let nvcc = nvcc(&root, &target)?;
     if !found("xz") {
-        apt(&["install", "-y", "-q", "--no-install-recommends", "xz-utils"])?;
+        install_packages(&["xz-utils"])?;
     }
     for (package, more, path) in PROGRAMS {
         let arguments = ["build", "--release", "--locked", "-p", package, "--features", "cuda"];
@@ -42,15 +41,23 @@ pub(crate) fn cuda() -> Result<()> {
     Ok(())
 }
 
-/// The compiler's path; it is fetched once.
-fn nvcc(folder: &Path) -> Result<PathBuf> {
-    let nvcc = folder.join("nvidia/cu13/bin/nvcc");
-    if !nvcc.exists() {
-        let arguments =
-            ["-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--target"];
-        run(Command::new("python3").args(arguments).arg(folder).args(PACKAGES))?;
+/// The compiler's path; each version is fetched once.
+fn nvcc(root: &Path, target: &Path) -> Result<PathBuf> {
+    let versions: Vec<&str> = PACKAGES.iter().filter_map(|package| package.split("==").nth(1)).collect();
+    let folder = target.join(format!("cuda-{}", versions.join("-")));
+    if !folder.exists() {
+        // Under another name until all of it is there: a cut installation is not taken for a whole one.
+        let partial = target.join("cuda-partial");
+        if partial.exists() {
+            std::fs::remove_dir_all(&partial)
+                .with_context(|| format!("cannot remove `{}`", partial.display()))?;
+        }
+        let arguments = ["install", "-q", "--disable-pip-version-check", "--no-deps", "--target"];
+        run(Command::new(pip(root)?).args(arguments).arg(&partial).args(PACKAGES))?;
+        std::fs::rename(&partial, &folder)
+            .with_context(|| format!("cannot rename `{}` to `{}`", partial.display(), folder.display()))?;
     }
-    Ok(nvcc)
+    Ok(folder.join("nvidia/cu13/bin/nvcc"))
 }
 
 fn size(path: &Path) -> Result<f64> {

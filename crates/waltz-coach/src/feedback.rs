@@ -95,7 +95,8 @@ impl FeedbackAgent {
         let call = async {
             let progress = (&mut Course::default(), &mut tally.attempts);
             let (body, _) =
-                post_with_fallback(&self.targets, budget, "feedback", Call::Chat, body_for, progress).await?;
+                post_with_fallback(&self.targets, budget, "feedback", Call::Feedback, body_for, progress)
+                    .await?;
             body.answer().await
         };
         let began = Instant::now();

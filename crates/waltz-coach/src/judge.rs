@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use waltz_exchange::openai::ChatRequest;
 use waltz_exchange::{Category, Depth, Issue, Level, Verdict};
-use waltz_screen::{Kind, PiiKind, Screen, Side};
+use waltz_screen::{Kind, Screen, Side};
 
 use crate::feedback::FeedbackAgent;
 use crate::tally::Tally;
@@ -214,12 +214,8 @@ fn disclosures(draft: Draft<'_>) -> Vec<Issue> {
     }
     let mut issues = Vec::new();
     for finding in found {
-        // Addresses and numbers to be reached under are often the answer itself, and a password in an
-        // answer is mostly an example.
-        let common =
-            matches!(finding.kind, PiiKind::Email | PiiKind::Phone | PiiKind::Ipv4 | PiiKind::Password);
         let said = draft.text.get(finding.span.start..finding.span.end).unwrap_or_default();
-        if !common && !told.contains(said) {
+        if !finding.kind.is_common_in_answers() && !told.contains(said) {
             issues.push(Issue {
                 category: Category::PRIVACY_VIOLATION,
                 severity: 0.7,

@@ -1,27 +1,33 @@
 //! Models in this process as upstreams. They take requests in OpenAI's form and answer in it, JSON or events, so
 //! that streams, coaching, time-outs and records treat them like any other upstream.
 //!
-//! A model is loaded when it is first asked, or by [`LocalModel::warm`]; who asks meanwhile waits for it.
+//! A model is loaded when it is first asked, or by [`LocalModel::warm`]; who asks meanwhile waits for it. One that
+//! could not be loaded or broke down is tried again, after a pause.
 
 mod ask;
 mod embed;
 mod form;
 mod speak;
 
-use std::path::PathBuf;
+use std::error::Error as _;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::json;
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::time::Instant;
 use waltz_exchange::{Embedding, json as strict_json};
 use waltz_model::{
-    Gguf, MatrixKind, MiniLm, Model, ModelName, Models, Refusal, Room, RoomSettings, Template, Threads,
-    TokenIndex, Tokenizer,
+    Adapter, Agent, AgentAdapters, Gguf, MatrixKind, MiniLm, Model, ModelName, Models, PinnedFile, Refusal,
+    Room, RoomSettings, Shape, Template, Threads, TokenIndex, Tokenizer,
 };
 
 use crate::upstream::Call;
+
+/// Loading reads, and the first time writes, all of a model: a cause that stays must not keep the machine busy.
+const PAUSE: Duration = Duration::from_secs(10);
 
 /// Letters of a text that an encoder is given: far more than the tokens that it reads.
 const MOST_READ: usize = 8_192;
@@ -33,16 +39,21 @@ pub struct LocalModel {
     /// Name and beginning of the hash of the weights: what it makes of a text hangs on no other.
     identity: String,
     files: Files,
-    loaded: OnceCell<Result<Loaded, String>>,
+    last: Arc<Mutex<Option<Try>>>,
+    /// How long after a try the next one may begin.
+    pause: Duration,
+}
+
+/// An attempt to load a model: when it ended, and how.
+type Try = (Instant, Result<Loaded, String>);
+
+#[derive(Clone, Debug, PartialEq)]
+enum Files {
+    Language { gguf: PinnedFile, folder: PathBuf },
+    Embeddings { weights: PinnedFile, vocabulary: PinnedFile },
 }
 
 #[derive(Clone, Debug)]
-enum Files {
-    Language { gguf: PathBuf, folder: PathBuf },
-    Embeddings { weights: PathBuf, vocabulary: PathBuf },
-}
-
-#[derive(Debug)]
 enum Loaded {
     Language(Arc<Language>),
     Embeddings(Arc<Embeddings>),
@@ -56,6 +67,7 @@ struct Language {
     template: Template,
     /// Made when the first answer must keep to a form.
     index: OnceLock<Arc<TokenIndex>>,
+    seats: Arc<Semaphore>,
 }
 
 /// A model for embeddings that is ready.
@@ -63,16 +75,20 @@ struct Language {
 struct Embeddings {
     model: MiniLm,
     threads: Threads,
+    seats: Arc<Semaphore>,
 }
 
 /// Why a model gives no answer.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Trouble {
     /// The request cannot be answered by this model, and why.
+    #[error("{0}")]
     Invalid(String),
     /// Too much waits already.
+    #[error("it is busy")]
     Busy,
     /// The model is broken, and how.
+    #[error("{0}")]
     Broken(String),
 }
 
@@ -80,7 +96,7 @@ impl From<Refusal> for Trouble {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::Busy { .. } => Self::Busy,
-            Refusal::Stopped | Refusal::Deadline => Self::Broken(refusal.to_string()),
+            Refusal::Stopped | Refusal::Deadline | Refusal::NotFinite => Self::Broken(refusal.to_string()),
             other => Self::Invalid(other.to_string()),
         }
     }
@@ -100,11 +116,11 @@ impl LocalModel {
             let vocabulary = models.file(name, ".txt")?;
             Files::Embeddings { weights: models.file(name, ".safetensors")?, vocabulary }
         };
-        Ok(Self { name: stored.name, identity, files, loaded: OnceCell::new() })
+        Ok(Self { name: stored.name, identity, files, last: Arc::default(), pause: PAUSE })
     }
 
-    /// Loads the model if nobody did so far.
-    pub async fn warm(self: &Arc<Self>) -> Result<(), String> {
+    /// Loads the model if it is not there.
+    pub async fn warm(&self) -> Result<(), String> {
         self.ready().await.map(|_| ())
     }
 
@@ -114,21 +130,55 @@ impl LocalModel {
     }
 
     /// What a text means to it; of a long text, what its beginning means. Only an encoder knows.
-    pub async fn embedding(self: &Arc<Self>, text: &str) -> Result<Embedding, String> {
+    pub async fn embedding(&self, text: &str) -> Result<Embedding, String> {
         let Loaded::Embeddings(embeddings) = self.ready().await? else {
             return Err(format!("`{}` is no encoder", self.name));
         };
         let beginning = text.chars().take(MOST_READ).collect();
-        let embedded = embed::embed_all(embeddings, vec![beginning], None).await;
-        let (vectors, _) = embedded.map_err(|refusal| refusal.to_string())?;
+        let embedded = embed::embed_all(&embeddings, vec![beginning], None).await;
+        let (vectors, _) = embedded.map_err(|trouble| trouble.to_string())?;
         let vector = vectors.into_iter().next().unwrap_or_default();
         Ok(Embedding { model: self.identity.clone(), vector })
     }
 
-    /// Answers a request. The answer's head is returned at once, its body follows as it is written.
+    /// Whether it can go on in the place of another: it is the same model of the same files, and loading it did not
+    /// fail, which may go better the next time.
+    pub fn stands_for(&self, other: &Self) -> bool {
+        let has_failed = self.last.try_lock().is_ok_and(|last| matches!(&*last, Some((_, Err(_)))));
+        !has_failed && (&self.identity, &self.files) == (&other.identity, &other.files)
+    }
+
+    /// Opens trained adapters for its agents. The weights need not be loaded for it, but the model's file is read as
+    /// a whole: call it on a thread that may wait.
+    pub fn adapters(
+        &self,
+        conversation: Option<&Path>,
+        feedback: Option<&Path>,
+    ) -> Result<AgentAdapters, waltz_model::Error> {
+        let gguf = match &self.files {
+            Files::Language { gguf, .. } => Gguf::open(&gguf.path)?,
+            Files::Embeddings { weights, .. } => {
+                let reason = "it makes embeddings, and adapters are for models that write".to_owned();
+                return Err(waltz_model::Error::Malformed { path: weights.path.clone(), reason });
+            }
+        };
+        let (shape, base) = (Shape::from_gguf(&gguf)?, gguf.sha256());
+        let open = |agent: Agent, path: Option<&Path>| {
+            let open = |path| Adapter::open_for(agent, path, &shape, &base).map(Arc::new);
+            path.map(open).transpose()
+        };
+        Ok(AgentAdapters {
+            conversation: open(Agent::Conversation, conversation)?,
+            feedback: open(Agent::Feedback, feedback)?,
+        })
+    }
+
+    /// Answers a request as the agent that is called, with its adapter. The answer's head is returned at once, its
+    /// body follows as it is written.
     pub(crate) async fn answer(
-        self: &Arc<Self>,
+        &self,
         call: Call,
+        adapters: &AgentAdapters,
         body: &Bytes,
         deadline: Instant,
     ) -> Result<reqwest::Response, Trouble> {
@@ -136,56 +186,75 @@ impl LocalModel {
             .map_err(|error| Trouble::Invalid(format!("the request is not valid JSON: {error}")))?;
         match (self.ready().await.map_err(Trouble::Broken)?, call) {
             (Loaded::Language(language), Call::Chat) => {
-                speak::speak(language, &self.name, body, deadline).await
+                speak::speak(&language, &self.name, adapters.conversation.clone(), body, deadline).await
+            }
+            (Loaded::Language(language), Call::Feedback) => {
+                speak::speak(&language, &self.name, adapters.feedback.clone(), body, deadline).await
             }
             (Loaded::Language(language), Call::Embeddings) => {
-                embed::by_language(language, &self.name, &body, deadline).await
+                embed::by_language(&language, &self.name, &body, deadline).await
             }
             (Loaded::Embeddings(model), Call::Embeddings) => {
-                embed::by_model(model, &self.name, &body, deadline).await
+                embed::by_model(&model, &self.name, &body, deadline).await
             }
-            (Loaded::Embeddings(_), Call::Chat) => {
+            (Loaded::Embeddings(_), Call::Chat | Call::Feedback) => {
                 Err(Trouble::Invalid(format!("`{}` makes embeddings and cannot chat", self.name)))
             }
         }
     }
 
     /// The model, loaded. Whoever waits for it may give up; loading goes on for the next one.
-    async fn ready(self: &Arc<Self>) -> Result<&Loaded, String> {
-        if self.loaded.get().is_none() {
-            let model = Arc::clone(self);
-            tokio::spawn(async move { model.loaded.get_or_init(|| load_apart(&model.files)).await.is_ok() })
-                .await
-                .ok();
+    async fn ready(&self) -> Result<Loaded, String> {
+        let mut last = Arc::clone(&self.last).lock_owned().await;
+        match &*last {
+            Some((_, Ok(loaded))) if loaded.is_open() => return Ok(loaded.clone()),
+            Some((ended, outcome)) if ended.elapsed() < self.pause => {
+                return Err(outcome.as_ref().err().map_or("it broke down", |reason| reason).to_owned());
+            }
+            _ => {}
         }
-        match self.loaded.get() {
-            Some(loaded) => loaded.as_ref().map_err(Clone::clone),
-            None => Err("loading it was given up".to_owned()),
-        }
+        let files = self.files.clone();
+        let loading = tokio::spawn(async move {
+            let loaded = tokio::task::spawn_blocking(move || load(&files)).await;
+            let outcome = loaded.unwrap_or_else(|_| Err("loading it failed".to_owned()));
+            *last = Some((Instant::now(), outcome.clone()));
+            outcome
+        });
+        loading.await.unwrap_or_else(|_| Err("loading it was given up".to_owned()))
     }
 }
 
-async fn load_apart(files: &Files) -> Result<Loaded, String> {
-    let files = files.clone();
-    let loaded = tokio::task::spawn_blocking(move || load(&files)).await;
-    loaded.unwrap_or_else(|_| Err("loading it failed".to_owned()))
-}
-
 fn load(files: &Files) -> Result<Loaded, String> {
-    let told = |error: waltz_model::Error| error.to_string();
+    // With what the system said, such as that the disk is full: the error's own text names the file alone.
+    let told = |error: waltz_model::Error| match error.source() {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    };
     match files {
         Files::Language { gguf, folder } => {
-            let file = Gguf::open(gguf).map_err(told)?;
+            let model = Arc::new(Model::open(gguf, folder).map_err(told)?);
+            let file = Gguf::open(&gguf.path).map_err(told)?;
             let tokenizer = Arc::new(Tokenizer::from_gguf(&file).map_err(told)?);
             let template = Template::from_gguf(&file, &tokenizer).map_err(told)?;
-            let model = Arc::new(Model::open(gguf, folder).map_err(told)?);
             let room = Room::start(model, Arc::clone(&tokenizer), RoomSettings::default()).map_err(told)?;
-            let language = Language { room, tokenizer, template, index: OnceLock::new() };
+            let (index, seats) = (OnceLock::new(), seats());
+            let language = Language { room, tokenizer, template, index, seats };
             Ok(Loaded::Language(Arc::new(language)))
         }
         Files::Embeddings { weights, vocabulary } => {
             let model = MiniLm::open(weights, vocabulary, MatrixKind::Q8).map_err(told)?;
-            Ok(Loaded::Embeddings(Arc::new(Embeddings { model, threads: Threads::for_this_machine() })))
+            let threads = Threads::for_this_machine();
+            Ok(Loaded::Embeddings(Arc::new(Embeddings { model, threads, seats: seats() })))
+        }
+    }
+}
+
+impl Loaded {
+    /// Whether it answers still: the thread of a language model ends with a panic.
+    fn is_open(&self) -> bool {
+        match self {
+            Self::Language(language) => language.room.is_open(),
+            Self::Embeddings(_) => true,
         }
     }
 }
@@ -204,12 +273,24 @@ impl Trouble {
     }
 }
 
-/// Does work that takes a while where it holds up nobody.
+/// How much of a model's work goes on apart: as many requests as a room takes on.
+fn seats() -> Arc<Semaphore> {
+    let RoomSettings { running, queue, .. } = RoomSettings::default();
+    Arc::new(Semaphore::new(running + queue))
+}
+
+/// Does work that takes a while where it holds up nobody. Whoever gives up waiting for it does not end it, so that it
+/// keeps its seat until it ends.
 async fn apart<T: Send + 'static>(
+    seats: &Arc<Semaphore>,
     work: impl FnOnce() -> Result<T, Trouble> + Send + 'static,
 ) -> Result<T, Trouble> {
-    let worked = tokio::task::spawn_blocking(work).await;
-    worked.unwrap_or_else(|_| Err(Trouble::Broken("it broke down".to_owned())))
+    let seat = Arc::clone(seats).try_acquire_owned().map_err(|_| Trouble::Busy)?;
+    let worked = tokio::task::spawn_blocking(move || {
+        let _seat = seat;
+        work()
+    });
+    worked.await.unwrap_or_else(|_| Err(Trouble::Broken("it broke down".to_owned())))
 }
 
 /// A head for a body that arrives now or later.
@@ -224,47 +305,132 @@ fn response(media_type: &'static str, body: reqwest::Body) -> reqwest::Response 
 mod tests {
     use std::pin::pin;
     use std::sync::mpsc;
-    use std::time::Duration;
 
     use futures_util::FutureExt as _;
+    use waltz_model::{Ask, Constraint, Sampling, TokenMask};
 
     use super::*;
+
+    /// An encoder with these weights, which is tried again after a pause.
+    fn encoder(weights: &Path, pause: Duration) -> LocalModel {
+        let file = PinnedFile { path: weights.to_owned(), sha256: String::new() };
+        let files = Files::Embeddings { weights: file.clone(), vocabulary: file };
+        let (name, identity) = ("m".to_owned(), "m-0".to_owned());
+        LocalModel { name, identity, files, last: Arc::default(), pause }
+    }
+
+    /// The real model, if it was pulled.
+    fn smollm2(pause: Duration) -> Option<LocalModel> {
+        let folder = std::env::var_os("WALTZ_MODELS").map(Models::new);
+        let found = folder.and_then(|models| LocalModel::find(&models, &"smollm2".parse().unwrap()).ok());
+        if found.is_none() {
+            assert!(std::env::var_os("CI").is_none(), "CI needs the model: `waltz model pull smollm2`");
+            println!("skipped: `waltz model pull smollm2` and set WALTZ_MODELS to run this test");
+        }
+        found.map(|model| LocalModel { pause, ..model })
+    }
 
     /// Whoever gives up waiting, at a time limit or because a client hung up, does not make the next one wait
     /// for all of it again.
     #[tokio::test]
     async fn a_waiter_who_gives_up_does_not_stop_the_loading() {
-        let missing = PathBuf::from("no such file");
-        let model = Arc::new(LocalModel {
-            name: "m".to_owned(),
-            identity: "m-0".to_owned(),
-            files: Files::Embeddings { weights: missing.clone(), vocabulary: missing },
-            loaded: OnceCell::new(),
-        });
+        let model = Arc::new(encoder(Path::new("no such file"), PAUSE));
         tokio::select! {
             biased;
             told = model.embedding("a text") => unreachable!("{told:?} before the files were looked at"),
             () = std::future::ready(()) => {}
         }
-        let loading = async {
-            while model.loaded.get().is_none() {
-                tokio::task::yield_now().await;
-            }
+        let last = model.last.lock().await;
+        let Some((_, Err(told))) = &*last else { panic!("it was not loaded to the end: {last:?}") };
+        assert!(told.contains("no such file"), "{told}");
+    }
+
+    #[tokio::test]
+    async fn a_failure_lasts_no_longer_than_the_pause() {
+        let folder = tempfile::tempdir().unwrap();
+        let weights = folder.path().join("weights");
+        let patient = Arc::new(encoder(&weights, Duration::MAX));
+        let eager = Arc::new(encoder(&weights, Duration::ZERO));
+        for model in [&patient, &eager] {
+            assert!(model.warm().await.unwrap_err().contains("No such file"));
+        }
+        std::fs::write(&weights, "").unwrap();
+        assert!(patient.warm().await.unwrap_err().contains("No such file"), "the files were looked at again");
+        assert!(eager.warm().await.unwrap_err().contains("it is empty"));
+    }
+
+    #[tokio::test]
+    async fn a_model_is_loaded_after_a_failure_and_again_after_it_broke_down() {
+        let Some(mut model) = smollm2(Duration::ZERO) else { return };
+        let Files::Language { gguf, .. } = &mut model.files else { panic!("it is a language model") };
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join(gguf.path.file_name().unwrap());
+        let real = std::mem::replace(&mut gguf.path, link.clone());
+        let model = Arc::new(model);
+        assert!(model.warm().await.unwrap_err().contains("cannot open"));
+        std::os::unix::fs::symlink(real, link).unwrap();
+        let Loaded::Language(first) = model.ready().await.unwrap() else { panic!("it is a language model") };
+        let Loaded::Language(again) = model.ready().await.unwrap() else { panic!("it is a language model") };
+        assert!(Arc::ptr_eq(&first, &again), "it is loaded once");
+        let ask = Ask {
+            tokens: vec![1],
+            sampling: Sampling::greedy(),
+            max_tokens: 1,
+            stop: Vec::new(),
+            constraint: Some(Box::new(Breaking)),
+            deadline: None,
+            logprobs: None,
+            adapter: None,
         };
-        tokio::time::timeout(Duration::from_secs(60), loading).await.unwrap();
-        assert!(model.warm().await.unwrap_err().contains("no such file"));
+        assert_eq!(first.room.ask(ask).unwrap().recv().await, None, "the model's thread broke down");
+        while first.room.is_open() {
+            tokio::task::yield_now().await;
+        }
+        let body = Bytes::from(r#"{"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 2}"#);
+        let (untaught, deadline) = (AgentAdapters::default(), Instant::now() + Duration::from_secs(600));
+        let answer = model.answer(Call::Chat, &untaught, &body, deadline).await.unwrap();
+        assert!(answer.text().await.unwrap().contains("chat.completion"));
+    }
+
+    /// Breaks whatever asks it.
+    struct Breaking;
+
+    impl Constraint for Breaking {
+        fn mask(&mut self, _left: usize, _mask: &mut TokenMask) {
+            panic!("on purpose");
+        }
+
+        fn accept(&mut self, _token: u32) {}
+
+        fn is_complete(&self) -> bool {
+            false
+        }
+    }
+
+    /// A client that hangs up frees its slot of the upstream, but not the thread that works for it.
+    #[tokio::test]
+    async fn work_that_nobody_waits_for_keeps_its_seat_until_it_ends() {
+        let seats = Arc::new(Semaphore::new(1));
+        let (release, held) = mpsc::channel::<()>();
+        {
+            let work = move || held.recv().map_err(|_| Trouble::Busy);
+            let mut waiting = pin!(apart(&seats, work));
+            assert!(waiting.as_mut().now_or_never().is_none());
+        }
+        assert!(matches!(apart(&seats, || Ok(1)).await, Err(Trouble::Busy)));
+        release.send(()).unwrap();
+        drop(seats.acquire().await.unwrap());
+        assert!(matches!(apart(&seats, || Ok(1)).await, Ok(1)));
+        // Nor does work that breaks down keep it.
+        let broken = apart(&seats, || -> Result<(), Trouble> { panic!("on purpose") });
+        assert!(matches!(broken.await, Err(Trouble::Broken(_))));
+        assert!(matches!(apart(&seats, || Ok(1)).await, Ok(1)));
     }
 
     /// With the only thread for long work taken, a form is not read by the thread that everybody waits for.
     #[test]
     fn a_form_is_prepared_apart_from_the_async_threads() {
-        let folder = std::env::var_os("WALTZ_MODELS").map(Models::new);
-        let found = folder.and_then(|models| LocalModel::find(&models, &"smollm2".parse().unwrap()).ok());
-        let Some(model) = found.map(Arc::new) else {
-            assert!(std::env::var_os("CI").is_none(), "CI needs the model: `waltz model pull smollm2`");
-            println!("skipped: `waltz model pull smollm2` and set WALTZ_MODELS to run this test");
-            return;
-        };
+        let Some(model) = smollm2(PAUSE).map(Arc::new) else { return };
         let properties = json!({"a": {"type": "boolean"}});
         let format = json!({"type": "json_schema", "json_schema": {"schema": {"properties": properties}}});
         let messages = json!([{"role": "user", "content": "Is it?"}]);
@@ -275,7 +441,8 @@ mod tests {
             let (release, held) = mpsc::channel::<()>();
             let holding = tokio::task::spawn_blocking(move || held.recv());
             let (body, deadline) = (Bytes::from(body), Instant::now() + Duration::from_secs(600));
-            let mut answer = pin!(model.answer(Call::Chat, &body, deadline));
+            let untaught = AgentAdapters::default();
+            let mut answer = pin!(model.answer(Call::Chat, &untaught, &body, deadline));
             assert!(answer.as_mut().now_or_never().is_none(), "it was read at once, by this thread");
             release.send(()).unwrap();
             holding.await.unwrap().unwrap();

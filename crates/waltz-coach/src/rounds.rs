@@ -103,8 +103,9 @@ impl Coach<'_> {
             let acts = revised.acts();
             let draft = Draft { request, reading, text: &text, acts: &acts, rejected: &rejected };
             let verdict = self.judge.judge(draft, self.depth, tally).await;
-            // An empty text is never an improvement, whatever its scores.
-            let kept = !text.trim().is_empty() && reward::is_better(&best.1, &verdict);
+            // An empty text is never an improvement, whatever its scores, and neither is the advice itself.
+            let says_something = !text.trim().is_empty() && !repeats(&text, &advice);
+            let kept = says_something && reward::is_better(&best.1, &verdict);
             rounds.push(RoundRecord {
                 number: u32::try_from(rounds.len() + 1).unwrap_or(u32::MAX),
                 feedback: advice,
@@ -198,6 +199,13 @@ pub fn last_resort(screen: &Screen, verdict: &Verdict) -> (&'static str, Verdict
     (reply, settled)
 }
 
+/// Whether a text says the whole advice, as very small models do instead of following it.
+fn repeats(text: &str, advice: &str) -> bool {
+    let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+    let advice = plain(advice);
+    !advice.is_empty() && plain(text).contains(&advice)
+}
+
 fn holds_json(choice: &Choice) -> bool {
     let content = choice.message.get("content").and_then(serde_json::Value::as_str);
     content.is_none_or(|text| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok())
@@ -213,5 +221,20 @@ pub fn draft_record(text: String, verdict: &Verdict) -> DraftRecord {
         text,
         assessment: conversation::assessment_from(Some(verdict)),
         verdict: Some(verdict.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_says_the_advice_is_no_revision() {
+        let advice = "The request is harmless. Answer it.";
+        assert!(repeats(advice, advice));
+        assert!(repeats("Sure:  the request is\nharmless. answer it. Thank you.", advice));
+        assert!(!repeats("Answer it.", advice), "a part of it may be what was suggested");
+        assert!(!repeats("Paris is the capital of France.", advice));
+        assert!(!repeats("", "") && !repeats("A text.", ""));
     }
 }

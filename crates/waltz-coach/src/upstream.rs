@@ -22,6 +22,7 @@ pub use fallback::{Course, post_with_fallback};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Semaphore;
+use waltz_model::AgentAdapters;
 
 /// The form that an upstream speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +36,10 @@ pub enum Protocol {
 /// What an upstream is called for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// An answer.
+    /// An answer of the conversation agent.
     Chat,
+    /// An opinion of the feedback agent.
+    Feedback,
     /// Vectors.
     Embeddings,
 }
@@ -103,8 +106,8 @@ pub struct Upstream {
 enum Speaker {
     /// A server.
     Server(Box<Server>),
-    /// A model in this process.
-    Local(Arc<LocalModel>),
+    /// A model in this process, and what its agents were taught.
+    Local(Arc<LocalModel>, AgentAdapters),
 }
 
 /// A server and its addresses, read once.
@@ -213,17 +216,17 @@ impl Upstream {
         Ok(Self { settings, speaker: Speaker::Server(Box::new(server)), slots })
     }
 
-    /// A model in this process.
-    pub fn local(settings: UpstreamSettings, model: Arc<LocalModel>) -> Self {
+    /// A model in this process, with trained adapters where there are some.
+    pub fn local(settings: UpstreamSettings, model: Arc<LocalModel>, adapters: AgentAdapters) -> Self {
         let slots = Arc::new(Semaphore::new(settings.max_concurrent));
-        Self { settings, speaker: Speaker::Local(model), slots }
+        Self { settings, speaker: Speaker::Local(model, adapters), slots }
     }
 
     /// The model in this process that answers, if it is one.
     pub fn local_model(&self) -> Option<&Arc<LocalModel>> {
         match &self.speaker {
             Speaker::Server(_) => None,
-            Speaker::Local(model) => Some(model),
+            Speaker::Local(model, _) => Some(model),
         }
     }
 
@@ -235,7 +238,7 @@ impl Upstream {
     /// Who answers, as telemetry names it: the form tells, whoever stands behind it.
     pub fn provider(&self) -> &'static str {
         match (&self.speaker, self.settings.protocol) {
-            (Speaker::Local(_), _) => "waltz",
+            (Speaker::Local(..), _) => "waltz",
             (Speaker::Server(_), Protocol::OpenAi) => "openai",
             (Speaker::Server(_), Protocol::Anthropic) => "anthropic",
         }
@@ -245,7 +248,7 @@ impl Upstream {
     pub fn server(&self) -> Option<(&str, u16)> {
         match &self.speaker {
             Speaker::Server(server) => server.host.as_ref().map(|(host, port)| (host.as_str(), *port)),
-            Speaker::Local(_) => None,
+            Speaker::Local(..) => None,
         }
     }
 
@@ -284,7 +287,7 @@ impl Upstream {
         let answer = async {
             match &self.speaker {
                 Speaker::Server(server) => self.send(server, call, body).await,
-                Speaker::Local(model) => self.ask(model, call, &body, deadline).await,
+                Speaker::Local(model, adapters) => self.ask((model, adapters), call, &body, deadline).await,
             }
         };
         let response = tokio::time::timeout_at(first_byte, answer)
@@ -311,7 +314,7 @@ impl Upstream {
     async fn send(&self, server: &Server, call: Call, body: Bytes) -> Result<reqwest::Response, CallError> {
         let name = &self.settings.name;
         let url = match call {
-            Call::Chat => Some(&server.chat),
+            Call::Chat | Call::Feedback => Some(&server.chat),
             Call::Embeddings => server.embeddings.as_ref(),
         };
         let Some(url) = url else {
@@ -329,13 +332,13 @@ impl Upstream {
 
     async fn ask(
         &self,
-        model: &Arc<LocalModel>,
+        (model, adapters): (&Arc<LocalModel>, &AgentAdapters),
         call: Call,
         body: &Bytes,
         deadline: tokio::time::Instant,
     ) -> Result<reqwest::Response, CallError> {
         let name = &self.settings.name;
-        model.answer(call, body, deadline).await.map_err(|trouble| match trouble {
+        model.answer(call, adapters, body, deadline).await.map_err(|trouble| match trouble {
             Trouble::Busy => CallError::Shed(name.clone()),
             Trouble::Invalid(message) => CallError::Status {
                 upstream: name.clone(),

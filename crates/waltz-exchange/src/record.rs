@@ -3,6 +3,8 @@
 //! Text in a record has passed the masking of the gateway's record step; nothing downstream masks
 //! again.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -49,7 +51,7 @@ pub struct ExchangeRecord {
     pub model: String,
     /// The agent's variant.
     pub variant: String,
-    /// `WALTZRL_STAGE` when the exchange was served.
+    /// The stage that served: 2 only with trained adapters, whatever was asked for.
     pub stage: u8,
     /// The kind of task.
     pub task_type: String,
@@ -59,7 +61,7 @@ pub struct ExchangeRecord {
     pub risk: Risk,
     /// What the judge really read.
     pub scanned: Scanned,
-    /// First 16 hex digits of SHA-256 of the user's request.
+    /// First 16 hex digits of SHA-256 of the user's request with its personal data masked.
     pub request_hash: String,
     /// The user's request.
     pub user_request: String,
@@ -149,6 +151,12 @@ pub struct Scanned {
     /// Events of the upstream's stream that did not belong to it and were left out.
     #[serde(default)]
     pub anomalies: usize,
+    /// Personal data and secrets of the request that the policy acts upon, by kind.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub request_pii: BTreeMap<String, usize>,
+    /// The same of the answer.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub answer_pii: BTreeMap<String, usize>,
 }
 
 /// One choice: its draft and everything that coaching made of it.

@@ -1,7 +1,7 @@
 //! The line to one client: the head of the reply goes first, then frames of a stream. It knows when
 //! the client hung up, and keeps a held stream alive with comments.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,8 +10,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use waltz_exchange::sse;
+use waltz_screen::Vault;
 
 use crate::dialect::Dialect;
+use crate::personal::Restoring;
 
 /// The head of a reply.
 #[derive(Clone, Debug)]
@@ -42,6 +44,7 @@ pub struct Client {
     streaming: bool,
     stopping: CancellationToken,
     dialect: Dialect,
+    restoring: Option<Mutex<Restoring>>,
 }
 
 /// The HTTP handler's end of the line.
@@ -71,6 +74,7 @@ pub fn line(
         streaming: false,
         stopping,
         dialect,
+        restoring: None,
     };
     (client, Line { head, frames })
 }
@@ -94,9 +98,20 @@ impl Client {
         &self.dialect
     }
 
+    /// From now on, values that were taken out of the request go back into the chunks of its answer.
+    pub fn restore_from(&mut self, vault: &Arc<Vault>, is_json: bool) {
+        if !vault.is_empty() {
+            self.restoring = Some(Mutex::new(Restoring::new(Arc::clone(vault), is_json)));
+        }
+    }
+
     /// Sends a chunk of a stream in the client's form.
     pub async fn chunk(&self, data: &str) -> Result<(), Interrupted> {
-        for frame in self.dialect.chunk(data) {
+        let restored = self
+            .restoring
+            .as_ref()
+            .map(|restoring| restoring.lock().unwrap_or_else(PoisonError::into_inner).chunk(data));
+        for frame in self.dialect.chunk(restored.as_deref().unwrap_or(data)) {
             self.frame(frame).await?;
         }
         Ok(())

@@ -9,12 +9,13 @@ use waltz_coach::tally::Tally;
 use waltz_coach::templates;
 use waltz_exchange::openai::{Answer, ApiError, Choice, ModerationMode, Retry};
 use waltz_exchange::record::{ChoiceRecord, Decision};
-use waltz_exchange::{Embedding, ExchangeRecord, PastCoaching, Verdict};
+use waltz_exchange::{Category, Embedding, ExchangeRecord, PastCoaching, Verdict};
 
 use crate::Gateway;
 use crate::client::Client;
 use crate::feedback::{Judged, JudgedChoice, Raw};
 use crate::live::Live;
+use crate::personal;
 use crate::pipeline::Stop;
 use crate::route::Routed;
 use crate::settings::OnFailure;
@@ -108,8 +109,37 @@ async fn coach_choices(coached: &mut Coached, choices: Vec<JudgedChoice>, gatewa
                 coach_choice(coached, position, verdict, past, &mut record).await;
             }
         }
+        treat_personal_data(coached, position, &mut record);
         record.final_text = coached.answer.choices[position].text();
         coached.routed.received.record.choices.push(record);
+    }
+}
+
+/// Applies the policy for personal data to what the client is to get. The verdict stays: what was taken out
+/// made no text worse.
+fn treat_personal_data(coached: &mut Coached, position: usize, record: &mut ChoiceRecord) {
+    let Coached { routed, answer, raw, released, decision, .. } = coached;
+    let policy = &routed.live.settings.personal;
+    if !routed.live.settings.enabled {
+        return;
+    }
+    let request = &routed.received.request;
+    let may_change = routed.may_change && !*released;
+    let choice = &mut answer.choices[position];
+    let treated = personal::treat_choice(choice, policy, request.wants_json(), may_change);
+    for (kind, count) in treated.counts {
+        *routed.received.record.scanned.answer_pii.entry(kind).or_default() += count;
+    }
+    if treated.refused {
+        let reply = templates::for_category(&Category::PRIVACY_VIOLATION).last_resort;
+        choice.replace_text(reply, request.is_structured());
+        choice.finish_reason = Some("content_filter".to_owned());
+        record.last_resort = true;
+        raise(decision, Decision::Refused);
+    }
+    if treated.refused || treated.changed {
+        answer.forget_unknown();
+        *raw = Raw::Rewritten;
     }
 }
 

@@ -23,6 +23,7 @@ use crate::client::Client;
 use crate::draft::{self, Broken, Drafted, with_tally};
 use crate::feedback::flow::{Flow, Release};
 use crate::feedback::gather::{Gathered, gather, note_release, note_window, words};
+use crate::personal;
 use crate::pipeline::Stop;
 use crate::respond;
 use crate::route::Routed;
@@ -172,6 +173,7 @@ fn note_sent(routed: &mut Routed, flow: &Flow, came: Option<Answer>) {
 async fn read_choices(judged: &mut Judged, assessed: bool) {
     for position in 0..judged.answer.choices.len() {
         let assessment = if assessed { take_assessment(judged, position) } else { None };
+        take_personal_data(judged, position);
         let (text, acts) = words(&judged.answer, position);
         let verdict = judge(judged, &text, &acts).await;
         let mut draft = DraftRecord {
@@ -201,6 +203,24 @@ async fn judge(judged: &mut Judged, text: &str, acts: &str) -> Option<Verdict> {
     let draft =
         Draft { request: &routed.received.request, reading: &routed.reading, text, acts, rejected: &[] };
     Some(judge.judge(draft, routed.depth, tally).await)
+}
+
+/// Masks what the policy for personal data wants masked, where the draft may still change.
+fn take_personal_data(judged: &mut Judged, position: usize) {
+    let Judged { routed, answer, raw, released, .. } = judged;
+    if !routed.may_change || *released {
+        return;
+    }
+    let is_json = routed.received.request.wants_json();
+    let policy = &routed.live.settings.personal;
+    let treated = personal::mask_draft(&mut answer.choices[position], policy, is_json);
+    for (kind, count) in treated.counts {
+        *routed.received.record.scanned.answer_pii.entry(kind).or_default() += count;
+    }
+    if treated.changed {
+        answer.forget_unknown();
+        *raw = Raw::Rewritten;
+    }
 }
 
 /// Takes the agent's own assessment out of a choice and leaves the text for the user. An answer that is

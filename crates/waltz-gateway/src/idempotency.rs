@@ -11,6 +11,7 @@ use http::{HeaderMap, StatusCode};
 use tokio::sync::watch;
 use waltz_exchange::id;
 use waltz_exchange::openai::{ApiError, Retry};
+use waltz_exchange::record::Decision;
 
 use crate::client::{Head, Line};
 
@@ -130,12 +131,12 @@ impl Answers {
     async fn copy(&self, name: Digest, writer: &watch::Sender<Answer>, line: Line, terminal: &Bytes) -> bool {
         let Line { head, mut frames } = line;
         let Ok(head) = head.await else { return false };
-        let is_final = match &head {
-            Head::Whole(status, _, body) => {
+        let (is_final, is_passing) = match &head {
+            Head::Whole(status, headers, body) => {
                 self.table().grow(&name, body.len());
-                is_final(*status)
+                (is_final(*status), is_passing(headers))
             }
-            Head::Stream(_) => false,
+            Head::Stream(headers) => (false, is_passing(headers)),
         };
         writer.send_modify(|answer| answer.head = Some(head));
         let mut is_whole = false;
@@ -144,7 +145,7 @@ impl Answers {
             self.table().grow(&name, frame.len());
             writer.send_modify(|answer| answer.frames.push(frame));
         }
-        is_final || is_whole
+        (is_final || is_whole) && !is_passing
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -182,6 +183,11 @@ impl Table {
 /// Whether the same request would be answered the same way again.
 fn is_final(status: StatusCode) -> bool {
     !status.is_server_error() && !matches!(status.as_u16(), 408 | 409 | 429)
+}
+
+/// Whether the failure policy answered because the judge could not: another time it may be able to.
+fn is_passing(headers: &HeaderMap) -> bool {
+    headers.get("x-waltz-decision").is_some_and(|decision| decision == Decision::Degraded.as_str())
 }
 
 fn reused() -> ApiError {

@@ -17,6 +17,7 @@ pub mod idempotency;
 pub mod live;
 pub mod metrics;
 pub mod peers;
+pub mod personal;
 pub mod pipeline;
 pub mod receive;
 pub mod record;

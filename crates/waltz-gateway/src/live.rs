@@ -1,6 +1,7 @@
 //! The running gateway: what a reload swaps as a whole, and what stays.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -12,7 +13,7 @@ use waltz_coach::feedback::FeedbackAgent;
 use waltz_coach::local::LocalModel;
 use waltz_coach::upstream::{RetryBudget, Target, Upstream};
 use waltz_screen::Screen;
-use waltz_store::Store;
+use waltz_store::{Entry, Store};
 
 use crate::Settings;
 use crate::idempotency::Answers;
@@ -54,6 +55,8 @@ pub struct Gateway {
     pub stopping: CancellationToken,
     /// Whether exchanges can be recorded; while they cannot, nobody is paid for a draft that must not be sent.
     pub recording: Recording,
+    /// The files of the configuration changed, and what they say now cannot be used.
+    pub outdated: AtomicBool,
     /// Answers of requests with an idempotency key.
     pub answers: Answers,
     /// What `/metrics` tells.
@@ -63,6 +66,15 @@ pub struct Gateway {
 }
 
 impl Gateway {
+    /// Appends to the journal. Where that waits for the disk, it leaves the threads that serve.
+    pub fn append(&self, entry: &Entry) -> Result<(), waltz_store::Error> {
+        if self.store.waits_for_disk() {
+            tokio::task::block_in_place(|| self.store.append(entry))
+        } else {
+            self.store.append(entry)
+        }
+    }
+
     /// A gateway over an open store.
     pub fn new(live: Live, store: Store, admin_sha256: [u8; 32], traces: Option<Traces>) -> Arc<Self> {
         Arc::new(Self {
@@ -73,6 +85,7 @@ impl Gateway {
             draining: CancellationToken::new(),
             stopping: CancellationToken::new(),
             recording: Recording::default(),
+            outdated: AtomicBool::new(false),
             answers: Answers::default(),
             metrics: Metrics::new(Timestamp::now()),
             traces,

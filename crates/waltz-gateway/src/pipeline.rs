@@ -17,7 +17,7 @@ use crate::draft::draft;
 use crate::feedback::feedback;
 use crate::live::{Gateway, Live};
 use crate::receive::{Incoming, receive};
-use crate::record::{Recorded, not_recorded, record, record_stop};
+use crate::record::{Recorded, record, record_stop, unrecordable};
 use crate::respond::{Responded, respond};
 use crate::route::route;
 
@@ -55,8 +55,8 @@ impl Stop {
 pub async fn run(gateway: Arc<Gateway>, live: Arc<Live>, incoming: Incoming, mut client: Client) -> Recorded {
     let began = incoming.began;
     match answer(&gateway, &live, incoming, &mut client).await {
-        Ok(responded) => record(responded, &gateway, &live.settings, &mut client).await,
-        Err(stop) => record_stop(stop, began, &gateway, &live.settings, &mut client).await,
+        Ok(responded) => record(responded, &gateway, &live, &mut client).await,
+        Err(stop) => record_stop(stop, began, &gateway, &live, &mut client).await,
     }
 }
 
@@ -67,11 +67,11 @@ async fn answer(
     client: &mut Client,
 ) -> Result<Responded, Stop> {
     let received = receive(incoming)?;
-    if live.settings.record_required && gateway.recording.is_failing() {
-        // Recording this refusal is the probe that finds out when recording works again.
-        return Err(Stop::new(received.record, Decision::Failed, not_recorded()));
+    if let Some(error) = unrecordable(gateway, live) {
+        return Err(Stop::new(received.record, Decision::Failed, error));
     }
     let routed = route(received, Arc::clone(live))?;
+    client.restore_from(&routed.vault, routed.received.request.wants_json());
     let drafted = draft(routed, client).await?;
     let judged = feedback(drafted, client).await?;
     let coached = coach(judged, gateway, client).await?;

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use waltz_exchange::id;
 use waltz_exchange::openai::{ApiError, Retry};
-use waltz_exchange::record::{ChoiceRecord, DraftRecord, ExchangeRecord};
+use waltz_exchange::record::{ChoiceRecord, Decision, DraftRecord, ExchangeRecord};
 use waltz_store::Entry;
 
-use crate::Gateway;
 use crate::client::Client;
+use crate::live::{Gateway, Live};
 use crate::pipeline::Stop;
 use crate::reply;
 use crate::respond::{Responded, Terminal, common_headers};
@@ -25,16 +25,11 @@ pub struct Recorded {
 }
 
 /// Records an answered exchange and sends its end.
-pub async fn record(
-    responded: Responded,
-    gateway: &Gateway,
-    settings: &Settings,
-    client: &mut Client,
-) -> Recorded {
+pub async fn record(responded: Responded, gateway: &Gateway, live: &Live, client: &mut Client) -> Recorded {
     let Responded { record, began, waited, terminal } = responded;
-    let outcome = append(gateway, settings, record, began, waited);
+    let outcome = append(gateway, live, record, began, waited);
     let on_record = outcome.is_ok();
-    let refused = outcome.err().filter(|_| settings.record_required);
+    let refused = outcome.err().filter(|_| live.settings.record_required);
     match (terminal, refused) {
         (Terminal::Whole(_, headers, _), Some(error)) => {
             let (status, mut error_headers, body) = client.dialect().error_parts(&error);
@@ -64,7 +59,7 @@ pub async fn record_stop(
     stop: Stop,
     began: Instant,
     gateway: &Gateway,
-    settings: &Settings,
+    live: &Live,
     client: &mut Client,
 ) -> Recorded {
     let Stop { mut record, decision, error } = stop;
@@ -85,7 +80,7 @@ pub async fn record_stop(
     }
     let waited: f64 = record.attempts.iter().map(|attempt| attempt.duration_ms).sum();
     let waited = Duration::try_from_secs_f64(waited / 1e3).unwrap_or_default();
-    let on_record = append(gateway, settings, record, began, waited).is_ok();
+    let on_record = append(gateway, live, record, began, waited).is_ok();
     if let Some(error) = error {
         if client.is_streaming() {
             client.frame(client.dialect().error_frame(&error)).await.ok();
@@ -99,17 +94,24 @@ pub async fn record_stop(
 }
 
 /// Records an exchange whose task panicked. Its client's connection just ends, but it is not forgotten.
-pub fn record_panic(mut record: Box<ExchangeRecord>, began: Instant, gateway: &Gateway, settings: &Settings) {
+pub fn record_panic(mut record: Box<ExchangeRecord>, began: Instant, gateway: &Gateway, live: &Live) {
     tracing::error!(request_id = %record.id, "an exchange panicked");
     record.status = 500;
     record.error = Some("internal_error".to_owned());
-    append(gateway, settings, record, began, Duration::ZERO).ok();
+    append(gateway, live, record, began, Duration::ZERO).ok();
 }
 
-/// Appends to the journal: one write, after which no crash of this process loses the exchange.
-pub fn append(
+/// Refuses to begin what could not be recorded, where that is required: nobody is paid for an answer that must
+/// not be sent. Recording the refusal is the probe that finds out when recording works again.
+pub fn unrecordable(gateway: &Gateway, live: &Live) -> Option<ApiError> {
+    (live.settings.record_required && gateway.recording.is_failing()).then(not_recorded)
+}
+
+/// Appends to the journal: one write, after which no crash of this process loses the exchange. Then the exchange
+/// is counted and traced as it ended.
+fn append(
     gateway: &Gateway,
-    settings: &Settings,
+    live: &Live,
     mut record: Box<ExchangeRecord>,
     began: Instant,
     waited: Duration,
@@ -118,14 +120,35 @@ pub fn append(
     record.overhead_ms = began.elapsed().saturating_sub(waited).as_secs_f64() * 1e3;
     // Nothing is masked or written twice, and nothing leaves before it is masked.
     record.choices.iter_mut().for_each(ChoiceRecord::omit_repeated);
-    apply_text_policy(&mut record, settings.record_text);
+    apply_text_policy(&mut record, &live.settings);
+    let attempt = gateway.recording.begin();
+    let entry = Entry::Exchange(record);
+    let appended = gateway.append(&entry);
+    let Entry::Exchange(mut record) = entry else { return appended.map_err(|_| not_recorded()) };
+    let outcome = match appended {
+        Ok(()) => {
+            gateway.recording.succeeded(attempt);
+            Ok(())
+        }
+        Err(error) => {
+            // One entry that is too large says nothing of the next.
+            let is_outage = !matches!(error, waltz_store::Error::EntryTooLarge { .. });
+            gateway.recording.failed(is_outage);
+            tracing::error!(request_id = %record.id, error = %error, "exchange could not be recorded");
+            Err(not_recorded())
+        }
+    };
+    if let (Err(refusal), true, true) = (&outcome, live.settings.record_required, record.status < 400) {
+        record.decision = Decision::Failed;
+        record.status = refusal.status;
+        record.error = Some(refusal.code.to_string());
+    }
     gateway.metrics.observe(&record);
     if let Some(traces) = &gateway.traces {
-        traces.offer(&record, &gateway.live.load(), &gateway.metrics);
+        traces.offer(&record, live, &gateway.metrics);
     }
-    let id = record.id.clone();
     tracing::debug!(
-        request_id = %id,
+        request_id = %record.id,
         decision = record.decision.as_str(),
         status = record.status,
         duration_ms = record.duration_ms,
@@ -133,44 +156,42 @@ pub fn append(
         degraded = record.degraded.as_deref(),
         "exchange"
     );
-    let entry = Entry::Exchange(record);
-    let attempt = gateway.recording.begin();
-    let appended = if settings.record_waits {
-        tokio::task::block_in_place(|| gateway.store.append(&entry))
-    } else {
-        gateway.store.append(&entry)
-    };
-    appended.map(|()| gateway.recording.succeeded(attempt)).map_err(|error| {
-        gateway.recording.failed();
-        tracing::error!(request_id = %id, error = %error, "exchange could not be recorded");
-        not_recorded()
-    })
+    outcome
 }
 
 /// The error for an exchange that cannot be recorded where that is required.
-pub fn not_recorded() -> ApiError {
+fn not_recorded() -> ApiError {
     let message = "the exchange could not be recorded, and the operator's policy is to answer nothing that is not on record";
     ApiError::upstream(503, "waltz_record_unavailable", message, Retry::After(1_000))
 }
 
 /// Masks or removes every text of a record, after the user's request has got its hash.
-fn apply_text_policy(record: &mut ExchangeRecord, policy: RecordText) {
+fn apply_text_policy(record: &mut ExchangeRecord, settings: &Settings) {
+    let (policy, personal) = (settings.record_text, &settings.personal);
     if !record.user_request.is_empty() {
-        let masked = waltz_screen::mask(&record.user_request);
-        // Over the masked text: a hash of a card number would be as good as the number.
-        record.request_hash = id::request_hash(&masked.text);
-        if let (Cow::Owned(masked), RecordText::Masked) = (masked.text, policy) {
-            record.user_request = masked;
+        let kept = match policy {
+            RecordText::Masked => personal.stored(&record.user_request),
+            // Over the masked text: a hash of a card number would be as good as the number.
+            RecordText::Full | RecordText::None => waltz_screen::mask(&record.user_request).text,
+        };
+        record.request_hash = id::request_hash(&kept);
+        if let (Cow::Owned(kept), RecordText::Masked) = (kept, policy) {
+            record.user_request = kept;
         }
     }
-    let change: fn(&mut String) = match policy {
+    let mask = |text: &mut String| {
+        if let Cow::Owned(masked) = personal.stored(text) {
+            *text = masked;
+        }
+    };
+    let change: &dyn Fn(&mut String) = match policy {
         RecordText::Full => return,
         RecordText::None => {
             // A vector tells something of the text that it was made of.
             record.embedding = None;
-            String::clear
+            &String::clear
         }
-        RecordText::Masked => mask,
+        RecordText::Masked => &mask,
     };
     if policy == RecordText::None {
         record.user_request.clear();
@@ -197,13 +218,7 @@ fn apply_text_policy(record: &mut ExchangeRecord, policy: RecordText) {
     }
 }
 
-fn mask(text: &mut String) {
-    if let Cow::Owned(masked) = waltz_screen::mask(text).text {
-        *text = masked;
-    }
-}
-
-fn change_draft(draft: &mut DraftRecord, change: fn(&mut String)) {
+fn change_draft(draft: &mut DraftRecord, change: &dyn Fn(&mut String)) {
     change(&mut draft.text);
     change(&mut draft.assessment.reasoning);
     if let Some(verdict) = &mut draft.verdict {
@@ -212,7 +227,7 @@ fn change_draft(draft: &mut DraftRecord, change: fn(&mut String)) {
     }
 }
 
-fn change_value(value: &mut Value, change: fn(&mut String)) {
+fn change_value(value: &mut Value, change: &dyn Fn(&mut String)) {
     match value {
         Value::String(text) => change(text),
         Value::Array(items) => items.iter_mut().for_each(|item| change_value(item, change)),

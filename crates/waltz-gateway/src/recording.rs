@@ -20,10 +20,12 @@ impl Recording {
         Attempt(self.open.load(Ordering::Acquire))
     }
 
-    /// It could not be done.
-    pub fn failed(&self) {
+    /// It could not be done; in an outage, others cannot be either.
+    pub fn failed(&self, is_outage: bool) {
         let number = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
-        self.open.fetch_max(number, Ordering::AcqRel);
+        if is_outage {
+            self.open.fetch_max(number, Ordering::AcqRel);
+        }
     }
 
     /// It was done, which says nothing of failures since its begin.
@@ -53,16 +55,19 @@ mod tests {
     fn a_slow_success_does_not_hide_a_later_failure() {
         let recording = Recording::default();
         let slow = recording.begin();
-        recording.failed();
+        recording.failed(true);
         recording.succeeded(slow);
         assert!(recording.is_failing());
         let between = recording.begin();
-        recording.failed();
+        recording.failed(true);
         recording.succeeded(between);
         assert!(recording.is_failing());
         let probe = recording.begin();
         recording.succeeded(probe);
         assert!(!recording.is_failing());
         assert_eq!(recording.failures(), 2);
+        recording.failed(false);
+        assert!(!recording.is_failing());
+        assert_eq!(recording.failures(), 3);
     }
 }

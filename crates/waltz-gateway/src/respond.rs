@@ -14,6 +14,7 @@ use crate::client::{Client, Interrupted};
 use crate::coach::Coached;
 use crate::dialect::Dialect;
 use crate::feedback::Raw;
+use crate::personal;
 use crate::pipeline::Stop;
 use crate::reply;
 use crate::route::Routed;
@@ -46,7 +47,7 @@ const VERSION: u32 = 1;
 pub async fn respond(coached: Coached, client: &Client) -> Result<Responded, Stop> {
     let Coached { routed, mut answer, mut raw, released, tally, decision, rounds } = coached;
     let waited = tally.waited;
-    let Routed { received, may_change, depth, .. } = routed;
+    let Routed { received, may_change, depth, vault, .. } = routed;
     let mut record = received.record;
     record.usage.coaching_tokens = tally.coaching_tokens();
     note_usage(&mut record, &answer);
@@ -84,6 +85,9 @@ pub async fn respond(coached: Coached, client: &Client) -> Result<Responded, Sto
         let mut extras = if wanted { summary.extras(moderation.as_ref()) } else { Map::new() };
         if !wanted && let Some(moderation) = moderation {
             extras.insert("moderation".to_owned(), moderation);
+        }
+        if personal::restore_answer(&mut answer, &vault, received.request.wants_json()) {
+            raw = Raw::Rewritten;
         }
         let body = whole(client.dialect(), &answer, raw, &extras);
         let mut headers = reply::json_headers();

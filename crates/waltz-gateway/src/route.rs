@@ -9,10 +9,11 @@ use waltz_coach::templates;
 use waltz_exchange::openai::{ApiError, ModerationMode, Retry};
 use waltz_exchange::record::Decision;
 use waltz_exchange::{Depth, Level, Risk, Verdict};
-use waltz_screen::Pace;
+use waltz_screen::{Pace, Vault};
 
 use crate::feedback::flow::Release;
 use crate::live::Live;
+use crate::personal::{self, Treated};
 use crate::pipeline::Stop;
 use crate::receive::Received;
 use crate::settings::{InputPolicy, OnFailure, StreamPolicy};
@@ -33,6 +34,8 @@ pub struct Routed {
     pub may_change: bool,
     /// How a stream of it is released.
     pub release: Release,
+    /// The values that were taken out of the request, to be put back into the answer.
+    pub vault: Arc<Vault>,
 }
 
 /// Chooses the agent and reads the request.
@@ -55,7 +58,8 @@ pub fn route(mut received: Received, live: Arc<Live>) -> Result<Routed, Stop> {
     if depth == Depth::None {
         let reading = RequestReading::default();
         let release = Release::Unread;
-        return Ok(Routed { received, live, agent, reading, depth, may_change: false, release });
+        let (received, vault) = treat(received, &live)?;
+        return Ok(Routed { received, live, agent, reading, depth, may_change: false, release, vault });
     }
     let began = Instant::now();
     let reading = judge::read_request(&live.screen, &received.request);
@@ -69,11 +73,33 @@ pub fn route(mut received: Received, live: Arc<Live>) -> Result<Routed, Stop> {
     }
     let release =
         if may_change { release(&received, &live, &agent, depth, reading.risk) } else { Release::Unread };
-    Ok(Routed { received, live, agent, reading, depth, may_change, release })
+    let (received, vault) = treat(received, &live)?;
+    Ok(Routed { received, live, agent, reading, depth, may_change, release, vault })
+}
+
+/// Applies the policy for personal data, so that nothing behind this step sees what may not leave the house.
+fn treat(mut received: Received, live: &Live) -> Result<(Received, Arc<Vault>), Stop> {
+    if !live.settings.enabled {
+        return Ok((received, Arc::default()));
+    }
+    let (treated, refused) = personal::treat_request(received.request.body(), &live.settings.personal);
+    let Treated { fields, vault, counts } = treated;
+    received.record.scanned.request_pii = counts;
+    if let Some(error) = refused {
+        return Err(Stop::new(received.record, Decision::Blocked, error));
+    }
+    if !fields.is_empty() {
+        // The bytes that came are not what may be sent on.
+        received.raw = None;
+    }
+    for (name, value) in fields {
+        received.request.set(&name, value);
+    }
+    Ok((received, Arc::new(vault)))
 }
 
 /// How a stream of the answer is released. Whatever a client parses or acts upon is read as a whole, and so
-/// is what may not leave before the feedback model has read it.
+/// is what may not leave before the feedback model has read it, or before personal data was taken out.
 fn release(received: &Received, live: &Live, agent: &ConversationAgent, depth: Depth, risk: Risk) -> Release {
     let request = &received.request;
     let blocks = request.moderation().is_some_and(|wish| wish.output == ModerationMode::Block);
@@ -82,7 +108,15 @@ fn release(received: &Received, live: &Live, agent: &ConversationAgent, depth: D
     let closed = live.settings.failure.at(risk) == OnFailure::Closed;
     let unread = closed && depth == Depth::Always && live.feedback.is_some();
     let whole = unread || live.settings.policy.stream == StreamPolicy::Whole;
-    if whole || blocks || acts || rewritten || request.is_structured() || request.choice_count() > 1 {
+    let treated = live.settings.personal.answer.may_change();
+    if whole
+        || treated
+        || blocks
+        || acts
+        || rewritten
+        || request.is_structured()
+        || request.choice_count() > 1
+    {
         return Release::Whole;
     }
     match risk {

@@ -8,6 +8,7 @@ use waltz_coach::rounds::CoachSettings;
 use waltz_exchange::{Depth, Risk, policy};
 
 use crate::idempotency::Keep;
+use crate::personal::PersonalPolicy;
 
 /// Everything that a reload can change about the gateway's behaviour.
 #[derive(Clone, Debug)]
@@ -16,7 +17,7 @@ pub struct Settings {
     pub enabled: bool,
     /// Judge and annotate, but never change an answer.
     pub feedback_only: bool,
-    /// The stage that serves: 2 needs trained weights, and there are none.
+    /// The stage that serves: 2 only where trained adapters do.
     pub stage: u8,
     /// `WALTZRL_STAGE`.
     pub stage_wanted: u8,
@@ -44,12 +45,12 @@ pub struct Settings {
     pub metrics_public: bool,
     /// For how long the answers of requests with an idempotency key are kept.
     pub idempotency: Keep,
+    /// What is done with personal data and secrets.
+    pub personal: PersonalPolicy,
     /// What the record keeps of texts.
     pub record_text: RecordText,
     /// Refuse to answer what cannot be recorded.
     pub record_required: bool,
-    /// Recording waits for the disk, so that it must leave the threads that serve.
-    pub record_waits: bool,
 }
 
 /// Which requests are judged how deep.
@@ -177,9 +178,9 @@ impl Default for Settings {
             keys: Vec::new(),
             metrics_public: false,
             idempotency: Keep { time: Duration::from_secs(3600), bytes: 64 << 20 },
+            personal: PersonalPolicy::default(),
             record_text: RecordText::Masked,
             record_required: true,
-            record_waits: false,
         }
     }
 }

@@ -50,7 +50,7 @@ where
         let exchange = AssertUnwindSafe(run(Arc::clone(&guarded), live, incoming, client)).catch_unwind();
         if exchange.await.is_err() {
             let blank = Box::new(blank_record(id, tenant, path, at));
-            record_panic(blank, began, &guarded, &seen.settings);
+            record_panic(blank, began, &guarded, &seen);
         }
     });
     (exchange, line)

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use waltz_model::train::{Cpu, Keep, Lora, Network, Optimiser, Trainer, Trains};
 use waltz_model::{
-    Adapter, Ask, Constraint, Gguf, LoraConfig, Model, Piece, Room, RoomSettings, Sampling, Threads,
+    Adapter, Ask, Constraint, Gguf, LoraConfig, Model, Models, Piece, Room, RoomSettings, Sampling, Threads,
     TokenMask, Tokenizer,
 };
 
@@ -40,11 +40,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("set WALTZ_MODELS to the folder of models to run this bench");
         return Ok(());
     };
-    let folder = folder.join("smollm2");
-    let file = folder.join("SmolLM2-135M-Instruct.Q4_1.gguf");
+    let file = Models::new(&folder).file(&"smollm2".parse()?, ".gguf")?;
     let started = Instant::now();
-    let model = Arc::new(Model::open(&file, &folder)?);
-    let gguf = Gguf::open(&file)?;
+    let model = Arc::new(Model::open(&file, &folder.join("smollm2"))?);
+    let gguf = Gguf::open(&file.path)?;
     let tokenizer = Arc::new(Tokenizer::from_gguf(&gguf)?);
     println!("open {:.3} s", started.elapsed().as_secs_f64());
     let adapters = adapters(&gguf, &model)?;
@@ -69,7 +68,7 @@ fn adapters(gguf: &Gguf, model: &Model) -> Result<[Option<Arc<Adapter>>; 2], Box
         let trainer = Trainer::new(Some(lora), None, Optimiser::default(), Keep::Most)?;
         let path = folder.path().join("adapter.safetensors");
         trainer.adapter(&network, "none", seed)?.write(&path, network.shape())?;
-        Ok(Some(Arc::new(Adapter::open(&path, model)?)))
+        Ok(Some(Arc::new(Adapter::open(&path, model.shape(), model.base())?)))
     };
     Ok([make(1)?, make(2)?])
 }

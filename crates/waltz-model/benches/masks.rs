@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("set WALTZ_MODELS to the folder of models to run this bench");
         return Ok(());
     };
-    let gguf = Gguf::open(&Models::new(folder).file(&"smollm2".parse()?, ".gguf")?)?;
+    let gguf = Gguf::open(&Models::new(folder).file(&"smollm2".parse()?, ".gguf")?.path)?;
     let tokenizer = Tokenizer::from_gguf(&gguf)?;
     let started = Instant::now();
     let index = Arc::new(TokenIndex::new(&tokenizer));

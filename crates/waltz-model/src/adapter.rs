@@ -1,7 +1,7 @@
 //! Adapters that serve: what training learned, added to a base model for some of its rows.
 //!
-//! An [`Adapter`] never changes; [`Adapters`] holds the one of each agent and is swapped as a whole. A request takes
-//! its adapter along when it is made, so that an answer ends as it began.
+//! An [`Adapter`] never changes. A request takes its adapter along when it is made, so that an answer ends as it
+//! began, whatever serves the next one.
 
 mod file;
 
@@ -9,14 +9,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arc_swap::ArcSwap;
-
 use crate::kernels::{Matrix, MatrixKind, Threads, Write};
 use crate::weights::Site;
-use crate::{Error, Model};
+use crate::{Error, Shape};
 
 pub(crate) use file::Factors;
-pub use file::{AdapterFile, AdapterNote, HeadsConfig, LoraConfig, Origin};
+pub use file::{AdapterFile, AdapterNote, Agent, HeadsConfig, LoraConfig, Origin};
 
 /// A trained adapter, ready to compute with.
 #[derive(Debug)]
@@ -53,20 +51,35 @@ pub(crate) enum Which {
 }
 
 impl Adapter {
-    /// Opens an adapter's file for a model; a file that was made for another one is refused.
-    pub fn open(path: &Path, model: &Model) -> Result<Self, Error> {
-        let file = AdapterFile::read(path, model.shape(), model.base())?;
-        Ok(Self::new(&file, model))
+    /// Opens an adapter's file for the model of this shape whose file has this SHA-256; one that was made for another
+    /// is refused.
+    pub fn open(path: &Path, shape: &Shape, base: &str) -> Result<Self, Error> {
+        Ok(Self::new(&AdapterFile::read(path, shape, base)?, shape))
+    }
+
+    /// Opens the file of an adapter for an agent. One that was made for the other agent, or that changes nothing of
+    /// what the model writes, is refused.
+    pub fn open_for(agent: Agent, path: &Path, shape: &Shape, base: &str) -> Result<Self, Error> {
+        let adapter = Self::open(path, shape, base)?;
+        let AdapterNote { lora, agent: made_for, .. } = &adapter.note;
+        match made_for {
+            Some(other) if *other != agent => Err(Error::malformed(
+                path,
+                format!("it was trained for the {other} agent, and is given to the {agent} agent"),
+            )),
+            _ if lora.is_none() => Err(Error::malformed(path, "it has heads only, which write nothing")),
+            _ => Ok(adapter),
+        }
     }
 
     /// Lays out what was read for [`Self::apply`].
-    pub(crate) fn new(file: &AdapterFile, model: &Model) -> Self {
+    pub(crate) fn new(file: &AdapterFile, shape: &Shape) -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let mut layers = Vec::new();
         if let Some(LoraConfig { rank, alpha }) = file.note.lora {
             let scale = alpha / rank as f32;
             for (layer, pairs) in file.layers.iter().enumerate() {
-                let sites = Site::of_layer(model.shape(), layer);
+                let sites = Site::of_layer(shape, layer);
                 let [one, two, three, four] = pairs;
                 let pair = |index: usize, pair| Pair::new(&sites[index], rank, scale, pair);
                 layers.push([pair(0, one), pair(1, two), pair(2, three), pair(3, four)]);
@@ -85,12 +98,23 @@ impl Adapter {
         &self.note
     }
 
-    /// The heads' logits for a pooled state that was computed with this adapter; none where it has no heads.
-    pub fn classify(&self, pooled: &[f32]) -> Option<Vec<f32>> {
-        let (weights, bias) = self.heads.as_ref()?;
-        let rows = weights.chunks_exact(pooled.len().max(1)).zip(bias);
+    /// The heads' logits for a pooled state that was computed with this adapter; none where it has no heads. A logit
+    /// that is no number is an error: compared with a threshold it would say "no".
+    pub fn classify(&self, pooled: &[f32]) -> Result<Option<Vec<f32>>, Error> {
+        const CLASSIFY: &str = "classify";
+        let refuse = |reason: String| Err(Error::Device { operation: CLASSIFY, reason });
+        let Some((weights, bias)) = &self.heads else { return Ok(None) };
+        let width = weights.len() / bias.len().max(1);
+        if width == 0 || pooled.len() != width {
+            return refuse(format!("the state has {} numbers; expected {width}", pooled.len()));
+        }
         let dot = |row: &[f32]| row.iter().zip(pooled).map(|(weight, value)| weight * value).sum::<f32>();
-        Some(rows.map(|(row, bias)| bias + dot(row)).collect())
+        let rows = weights.chunks_exact(width).zip(bias);
+        let logits: Vec<f32> = rows.map(|(row, bias)| bias + dot(row)).collect();
+        match logits.iter().all(|logit| logit.is_finite()) {
+            true => Ok(Some(logits)),
+            false => refuse("a logit is not finite".to_owned()),
+        }
     }
 
     /// A number of its own, from 1.
@@ -135,31 +159,13 @@ impl Pair {
     }
 }
 
-/// The adapters of the two agents.
+/// The adapters of the two agents; none where an agent speaks as the base does.
 #[derive(Clone, Debug, Default)]
 pub struct AgentAdapters {
     /// Of the agent that writes answers.
     pub conversation: Option<Arc<Adapter>>,
     /// Of the agent that reads them.
     pub feedback: Option<Arc<Adapter>>,
-}
-
-/// The adapters that serve now.
-#[derive(Debug, Default)]
-pub struct Adapters {
-    current: ArcSwap<AgentAdapters>,
-}
-
-impl Adapters {
-    /// Both, as they are at this moment. They belong together: a swap is seen as a whole or not at all.
-    pub fn current(&self) -> Arc<AgentAdapters> {
-        self.current.load_full()
-    }
-
-    /// Swaps both and returns those that served before. Answers that are being written keep theirs.
-    pub fn swap(&self, adapters: AgentAdapters) -> Arc<AgentAdapters> {
-        self.current.swap(Arc::new(adapters))
-    }
 }
 
 #[cfg(test)]

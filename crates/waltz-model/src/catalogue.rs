@@ -94,11 +94,15 @@ pub enum ModelName {
 }
 
 impl ModelName {
-    /// The folder that holds it, inside of the models folder. Names of the hub have no `--`, so that no two share one.
+    /// The folder that holds it, inside of the models folder. No part of a hub's name has `--` in it or `-` at an end,
+    /// so that no two models share one.
     pub fn folder(&self) -> String {
         match self {
             Self::Known(known) => known.name.to_owned(),
-            Self::Hub { owner, name, .. } => format!("{owner}--{name}"),
+            Self::Hub { owner, name, file: None } => format!("{owner}--{name}"),
+            Self::Hub { owner, name, file: Some(file) } => {
+                format!("{owner}--{name}--{}", file.replace('/', "--"))
+            }
         }
     }
 
@@ -160,7 +164,8 @@ pub(crate) fn is_name(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= 96
         && text.bytes().all(allowed)
-        && !text.starts_with('.')
+        && !text.starts_with(['.', '-'])
+        && !text.ends_with('-')
         && !text.contains("--")
 }
 
@@ -179,8 +184,19 @@ mod tests {
         ] {
             assert_eq!(text.parse::<ModelName>().unwrap().to_string(), text);
         }
-        let hub: ModelName = "hf:owner/name/file.gguf".parse().unwrap();
-        assert_eq!(hub.folder(), "owner--name");
+    }
+
+    #[test]
+    fn every_model_has_a_folder_of_its_own() {
+        for (text, folder) in [
+            ("smollm2", "smollm2"),
+            ("hf:owner/name", "owner--name"),
+            ("hf:owner/name/a.gguf", "owner--name--a.gguf"),
+            ("hf:owner/name/b.gguf", "owner--name--b.gguf"),
+            ("hf:owner/name/folder/a.gguf", "owner--name--folder--a.gguf"),
+        ] {
+            assert_eq!(text.parse::<ModelName>().unwrap().folder(), folder);
+        }
     }
 
     #[test]
@@ -198,6 +214,8 @@ mod tests {
             "hf:a/b/.c",
             "hf:a b/c",
             "hf:a--b/c",
+            "hf:a-/b",
+            "hf:a/-b",
             "hf:a/b/c//d",
         ] {
             let message = text.parse::<ModelName>().unwrap_err().to_string();

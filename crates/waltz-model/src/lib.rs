@@ -34,9 +34,7 @@ mod weights;
 mod wordpiece;
 mod worker;
 
-pub use adapter::{
-    Adapter, AdapterFile, AdapterNote, Adapters, AgentAdapters, HeadsConfig, LoraConfig, Origin,
-};
+pub use adapter::{Adapter, AdapterFile, AdapterNote, Agent, AgentAdapters, HeadsConfig, LoraConfig, Origin};
 pub use catalogue::{KNOWN, KnownFile, KnownModel, ModelName};
 pub use constrain::{Field, FieldKind, MOST_BYTES, MOST_VALUES, ObjectConstraint, Schema, TokenIndex};
 pub use constraint::{Constraint, TokenMask};
@@ -46,12 +44,12 @@ pub use gguf::{Gguf, TensorInfo, TensorType};
 pub use kernels::{MatrixKind, Number, Threads};
 pub use llama::Model;
 pub use minilm::{EMBEDDING, MiniLm};
-pub use models::{Models, Progress, Step, Stored, StoredFile};
+pub use models::{Models, PinnedFile, Progress, Step, Stored, StoredFile};
 pub use neural::{QUESTIONS, Turns};
 pub use pull::{PullSettings, pull};
 pub use safetensors::{TensorFile, Tensors};
 pub use sample::{Sampling, TokenChance};
 pub use shape::Shape;
-pub use template::{Message, Role, Template};
+pub use template::{Message, Role, Template, with_system};
 pub use tokenizer::{Decoder, Part, Tokenizer};
 pub use worker::{Refusal, Room, RoomSettings};

@@ -14,7 +14,7 @@ use crate::kernels::{Instructions, Matrix, MatrixKind, Threads, Write, rms_norm,
 use crate::packed::{self, Packed};
 use crate::shape::Shape;
 use crate::weights::{FromGguf, Layer, Weights};
-use crate::{Adapter, Error, Gguf};
+use crate::{Adapter, Error, Gguf, PinnedFile};
 
 /// A model that is loaded and ready to compute.
 #[derive(Debug)]
@@ -54,8 +54,8 @@ impl Model {
     }
 
     /// Opens the form of a model that serves. It is made from the GGUF file once and kept in `folder`;
-    /// after that it is mapped, so that processes share it.
-    pub fn open(gguf: &Path, folder: &Path) -> Result<Self, Error> {
+    /// after that it is mapped, so that processes share it. Other bytes than were pulled are refused.
+    pub fn open(gguf: &PinnedFile, folder: &Path) -> Result<Self, Error> {
         let Packed { shape, weights, base } = packed::open(gguf, folder)?;
         Ok(Self { shape, weights, base })
     }

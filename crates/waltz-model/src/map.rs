@@ -1,6 +1,6 @@
 //! Files as wholes: mapped into memory, read where they are touched, and written so that nobody sees a part of one.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt;
@@ -48,7 +48,7 @@ impl Deref for MappedFile {
 
 /// Writes a file so that it is there as a whole or not at all, also after a power cut.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let folder = path.parent().unwrap_or(Path::new("."));
+    let folder = folder_of(path);
     fs::create_dir_all(folder).map_err(Error::file("create folder", folder))?;
     let readable = fs::Permissions::from_mode(0o644);
     let partial = tempfile::Builder::new().prefix(".partial-").permissions(readable).tempfile_in(folder);
@@ -59,4 +59,34 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
         File::open(folder)?.sync_all()
     });
     written.map_err(Error::file("write model file", path))
+}
+
+/// The folder that a file is in; a bare name is in the current one.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Locks a file, made where it is missing, until what is returned is dropped or the process ends, however it ends; none
+/// where somebody else holds it.
+pub(crate) fn lock_file(path: &Path) -> Result<Option<File>, Error> {
+    let opened = OpenOptions::new().create(true).truncate(false).write(true).open(path);
+    let file = opened.map_err(Error::file("open lock file", path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(source)) => Err(Error::file("lock", path)(source)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_in_a_folder_that_can_be_opened() {
+        for (path, folder) in [("a", "."), ("./a", "."), ("b/a", "b"), ("/a", "/")] {
+            assert_eq!(folder_of(Path::new(path)), Path::new(folder), "{path}");
+        }
+        File::open(folder_of(Path::new("a"))).unwrap();
+    }
 }

@@ -4,15 +4,13 @@
 //! scaled to length 1, so that the similarity of two texts is the product of their embeddings. Longer texts are cut
 //! after 256 tokens, as the model was trained.
 
-use std::path::Path;
-
 use crate::kernels::{
     Inputs, Instructions, LANES, MOST_ROWS, Matrix, Norm, Steps, Threads, Tile, Write, add_products, gelu,
     layer_norm, softmax,
 };
 use crate::safetensors::{TensorFile, Tensors};
 use crate::wordpiece::WordPiece;
-use crate::{Error, MatrixKind};
+use crate::{Error, MatrixKind, PinnedFile};
 
 /// Numbers of an embedding.
 pub const EMBEDDING: usize = 384;
@@ -55,10 +53,12 @@ struct Layer {
 }
 
 impl MiniLm {
-    /// Loads `model.safetensors` and `vocab.txt`.
-    pub fn open(weights: &Path, vocabulary: &Path, kind: MatrixKind) -> Result<Self, Error> {
-        let tokenizer = WordPiece::open(vocabulary, VOCABULARY)?;
-        let file = TensorFile::open(weights)?;
+    /// Loads `model.safetensors` and `vocab.txt`, and refuses other bytes than were pulled.
+    pub fn open(weights: &PinnedFile, vocabulary: &PinnedFile, kind: MatrixKind) -> Result<Self, Error> {
+        weights.check()?;
+        vocabulary.check()?;
+        let tokenizer = WordPiece::open(&vocabulary.path, VOCABULARY)?;
+        let file = TensorFile::open(&weights.path)?;
         let tensors = file.tensors()?;
         let words = tensors.floats("embeddings.word_embeddings.weight", &[VOCABULARY, EMBEDDING])?;
         let positions = tensors.floats("embeddings.position_embeddings.weight", &[POSITIONS, EMBEDDING])?;

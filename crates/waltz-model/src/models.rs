@@ -1,7 +1,7 @@
 //! The models folder: one folder per model, in it the files and `manifest.json`, which is written last. A model
 //! without a manifest is not there; a file is only ever renamed into place after its bytes were checked.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::catalogue::is_name;
-use crate::{Error, ModelName};
+use crate::map::{MappedFile, lock_file};
+use crate::{Error, ModelName, packed};
 
 const MANIFEST: &str = "manifest.json";
 /// How the names of folders begin that hold downloads.
@@ -45,6 +46,23 @@ pub struct StoredFile {
     pub bytes: u64,
     /// Its SHA-256.
     pub sha256: String,
+}
+
+/// A file of a model that is there, and what must be in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PinnedFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// SHA-256 of the bytes that were pulled. Whoever loads the file compares.
+    pub sha256: String,
+}
+
+impl PinnedFile {
+    /// Reads the whole file and refuses other bytes than those that were pulled.
+    pub fn check(&self) -> Result<(), Error> {
+        let file = MappedFile::open(&self.path)?;
+        check_hash(&self.path, &self.sha256, &hex(Sha256::new_with_prefix(&*file)))
+    }
 }
 
 /// What a pull is busy with.
@@ -101,33 +119,31 @@ impl Models {
     /// A model that is there.
     pub fn stored(&self, name: &ModelName) -> Result<Stored, Error> {
         let missing = || Error::NotPulled { name: name.clone(), folder: self.folder.clone() };
-        manifest(&self.folder_of(name))?.ok_or_else(missing)
+        // A folder that was copied by hand may hold another model than its name says.
+        let is_meant = |stored: &Stored| stored.name == name.to_string();
+        manifest(&self.folder_of(name))?.filter(is_meant).ok_or_else(missing)
     }
 
-    /// The path of a model's file with this ending, such as `.gguf`. Its size was checked, not its hash.
-    pub fn file(&self, name: &ModelName, ending: &str) -> Result<PathBuf, Error> {
+    /// A model's file with this ending, such as `.gguf`. Its size was compared with the manifest and the manifest
+    /// with the pin; its bytes were not read.
+    pub fn file(&self, name: &ModelName, ending: &str) -> Result<PinnedFile, Error> {
         let stored = self.stored(name)?;
         let folder = self.folder_of(name);
+        check_pins(name, &stored, &folder)?;
         let Some(file) = stored.files.iter().find(|file| file.name.ends_with(ending)) else {
             return Err(Error::malformed(&folder.join(MANIFEST), format!("it lists no file `*{ending}`")));
         };
         let path = folder.join(&file.name);
         let found = path.metadata().map_err(Error::file("read the size of", &path))?.len();
         check_size(&path, file.bytes, found)?;
-        Ok(path)
+        Ok(PinnedFile { path, sha256: file.sha256.clone() })
     }
 
     /// Reads every file of a model and compares its hash with the manifest and, for known models, with the pin.
     pub fn verify(&self, name: &ModelName, watch: Watch<'_>) -> Result<Stored, Error> {
         let stored = self.stored(name)?;
         let folder = self.folder_of(name);
-        if let ModelName::Known(known) = name {
-            for pinned in known.files {
-                let listed = stored.files.iter().find(|file| file.name == pinned.name);
-                let found = listed.map_or("no such file", |file| &file.sha256);
-                check_hash(&folder.join(pinned.name), pinned.sha256, found)?;
-            }
-        }
+        check_pins(name, &stored, &folder)?;
         let total = Some(stored.files.iter().map(|file| file.bytes).sum());
         let mut before = 0;
         for file in &stored.files {
@@ -155,13 +171,9 @@ impl Models {
     pub(crate) fn lock(&self, name: &ModelName) -> Result<Locked, Error> {
         let folder = self.folder_of(name);
         std::fs::create_dir_all(&folder).map_err(Error::file("create folder", &folder))?;
-        let path = folder.join("pull.lock");
-        let opened = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-        let file = opened.map_err(Error::file("open lock file", &path))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Locked { folder, _file: file }),
-            Err(TryLockError::WouldBlock) => Err(Error::Locked { name: name.to_string() }),
-            Err(TryLockError::Error(source)) => Err(Error::File { operation: "lock", path, source }),
+        match lock_file(&folder.join("pull.lock"))? {
+            Some(file) => Ok(Locked { folder, _file: file }),
+            None => Err(Error::Locked { name: name.to_string() }),
         }
     }
 
@@ -222,7 +234,20 @@ impl Locked {
             }
         }
         self.discard_parts();
+        self.discard_packed(&stored);
         Ok(stored)
+    }
+
+    /// Removes the packed forms of files that are not the model's any more. Whoever has one mapped keeps it.
+    fn discard_packed(&self, stored: &Stored) {
+        let file_name = |file: &StoredFile| packed::file_name(Path::new(&file.name), &file.sha256);
+        let kept: Vec<String> = stored.files.iter().map(file_name).collect();
+        for entry in std::fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.ends_with(packed::ENDING) && !kept.contains(&name) {
+                std::fs::remove_file(entry.path()).ok();
+            }
+        }
     }
 
     /// Removes what pulls left that did not end well. Nothing reads it, so that what cannot be removed costs room and
@@ -294,6 +319,17 @@ fn manifest(folder: &Path) -> Result<Option<Stored>, Error> {
     }
 }
 
+/// Compares a known model's manifest with the pins.
+fn check_pins(name: &ModelName, stored: &Stored, folder: &Path) -> Result<(), Error> {
+    let ModelName::Known(known) = name else { return Ok(()) };
+    for pinned in known.files {
+        let listed = stored.files.iter().find(|file| file.name == pinned.name);
+        let found = listed.map_or("no such file", |file| &file.sha256);
+        check_hash(&folder.join(pinned.name), pinned.sha256, found)?;
+    }
+    Ok(())
+}
+
 pub(crate) fn check_size(path: &Path, expected: u64, found: u64) -> Result<(), Error> {
     let bytes = |count| format!("{count} bytes");
     mismatch(path, &bytes(expected), &bytes(found))
@@ -312,5 +348,9 @@ fn mismatch(path: &Path, expected: &str, found: &str) -> Result<(), Error> {
 }
 
 pub(crate) fn hex(hasher: Sha256) -> String {
-    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex_of(&hasher.finalize())
+}
+
+pub(crate) fn hex_of(hash: &[u8]) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }

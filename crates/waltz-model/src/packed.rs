@@ -12,12 +12,15 @@ use sha2::{Digest, Sha256};
 
 use crate::kernels::{Bytes, Matrix, MatrixKind};
 use crate::map::{MappedFile, write_whole};
+use crate::models::{check_hash, hex_of};
 use crate::shape::Shape;
 use crate::weights::{Site, Source, Weights};
-use crate::{Error, Gguf, Model};
+use crate::{Error, Gguf, Model, PinnedFile};
 
 const MAGIC: &[u8; 8] = b"WALTZQ8\n";
 const VERSION: u32 = 1;
+/// How the names of packed files end.
+pub(crate) const ENDING: &str = ".q8";
 /// Parts begin at multiples of this: the widest load of the kernels.
 const ALIGNMENT: usize = 64;
 /// Magic, version and checksum come before what the checksum covers.
@@ -36,13 +39,13 @@ pub(crate) struct Packed {
     pub(crate) base: String,
 }
 
-/// Opens the packed form of a GGUF file in `folder`, and makes it if it is not there or is damaged.
-pub(crate) fn open(gguf: &Path, folder: &Path) -> Result<Packed, Error> {
+/// Opens the packed form of a GGUF file in `folder`, and makes it if it is not there or is damaged. A GGUF file of other
+/// bytes than were pulled is refused.
+pub(crate) fn open(gguf: &PinnedFile, folder: &Path) -> Result<Packed, Error> {
+    let PinnedFile { path: gguf, sha256 } = gguf;
     let hash: [u8; 32] = Sha256::digest(&*MappedFile::open(gguf)?).into();
-    let stem =
-        gguf.file_stem().map_or_else(|| "model".to_owned(), |stem| stem.to_string_lossy().into_owned());
-    let short: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-    let path = folder.join(format!("{stem}-{short}.q8"));
+    check_hash(gguf, sha256, &hex_of(&hash))?;
+    let path = folder.join(file_name(gguf, sha256));
     if path.is_file()
         && let Ok(found) = read(&path, &hash)
     {
@@ -51,6 +54,12 @@ pub(crate) fn open(gguf: &Path, folder: &Path) -> Result<Packed, Error> {
     let model = Model::from_gguf(&Gguf::open(gguf)?, MatrixKind::Q8)?;
     write_whole(&path, &encode(model.shape(), model.weights(), &hash))?;
     read(&path, &hash)
+}
+
+/// The name of the packed form of a GGUF file with this SHA-256.
+pub(crate) fn file_name(gguf: &Path, sha256: &str) -> String {
+    let stem = gguf.file_stem().map_or("model".into(), |stem| stem.to_string_lossy());
+    format!("{stem}-{}{ENDING}", sha256.get(..16).unwrap_or(sha256))
 }
 
 fn encode(shape: &Shape, weights: &Weights, hash: &[u8; 32]) -> Vec<u8> {
@@ -106,8 +115,7 @@ fn read(path: &Path, hash: &[u8; 32]) -> Result<Packed, Error> {
     if source.at != file.len() {
         return Err(Error::malformed(path, format!("it has {} bytes; expected {}", file.len(), source.at)));
     }
-    let base = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(Packed { shape, weights, base })
+    Ok(Packed { shape, weights, base: hex_of(hash) })
 }
 
 fn read_header(bytes: &[u8], hash: &[u8; 32]) -> Result<Shape, String> {

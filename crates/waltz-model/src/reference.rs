@@ -109,7 +109,7 @@ fn bytes_are_close_to_pytorch() {
 fn the_packed_model_answers_a_chat() {
     let Some(gguf) = real::smollm2() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let model = Arc::new(Model::open(gguf.path(), folder.path()).unwrap());
+    let model = Arc::new(Model::open(&real::pinned(gguf.path().to_owned()), folder.path()).unwrap());
     let tokenizer = Arc::new(Tokenizer::from_gguf(&gguf).unwrap());
     let template = Template::from_gguf(&gguf, &tokenizer).unwrap();
     let message = |role, content: &str| Message { role, content: content.to_owned() };

@@ -1,17 +1,29 @@
 //! Reads safetensors files: a JSON table of tensors, then their data. The `safetensors` crate checks the table
 //! against the file (sizes, gaps, overlaps); here the names and shapes are checked that a model needs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use safetensors::{Dtype, SafeTensors};
+use sha2::{Digest, Sha256};
 
-use crate::Error;
 use crate::map::MappedFile;
+use crate::models::{check_hash, check_size, hex};
+use crate::{Error, StoredFile};
 
-/// A safetensors file, mapped.
+/// A safetensors file, mapped or in memory.
 #[derive(Debug)]
 pub struct TensorFile {
-    file: MappedFile,
+    path: PathBuf,
+    content: Content,
+}
+
+/// The largest file that is read into memory: more than an adapter of the highest rank has.
+const MOST_READ: u64 = 2 << 30;
+
+#[derive(Debug)]
+enum Content {
+    Mapped(MappedFile),
+    Read(Vec<u8>),
 }
 
 /// The checked table of a [`TensorFile`].
@@ -25,15 +37,45 @@ pub struct Tensors<'a> {
 impl TensorFile {
     /// Maps a file.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        Ok(Self { file: MappedFile::open(path)? })
+        Ok(Self { path: path.to_owned(), content: Content::Mapped(MappedFile::open(path)?) })
+    }
+
+    /// Reads a file that others may write in place: of a map that shrinks, the process would die.
+    pub(crate) fn read(path: &Path) -> Result<Self, Error> {
+        // Looked at before it is opened: a pipe would be waited for, and a device has no end.
+        let found = std::fs::metadata(path).map_err(Error::file("read the size of", path))?;
+        if !found.is_file() {
+            return Err(Error::malformed(path, "it is no regular file".to_owned()));
+        }
+        if found.len() > MOST_READ {
+            let reason = format!("it has {} bytes; at most {MOST_READ} are read", found.len());
+            return Err(Error::malformed(path, reason));
+        }
+        let bytes = std::fs::read(path).map_err(Error::file("read model file", path))?;
+        Ok(Self { path: path.to_owned(), content: Content::Read(bytes) })
+    }
+
+    /// Refuses other bytes than those that were written.
+    pub(crate) fn check(&self, written: &StoredFile) -> Result<(), Error> {
+        let (bytes, mut hasher) = (self.bytes(), Sha256::new());
+        check_size(&self.path, written.bytes, bytes.len() as u64)?;
+        hasher.update(bytes);
+        check_hash(&self.path, &written.sha256, &hex(hasher))
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match &self.content {
+            Content::Mapped(file) => file,
+            Content::Read(bytes) => bytes,
+        }
     }
 
     /// Checks the table.
     pub fn tensors(&self) -> Result<Tensors<'_>, Error> {
-        let path = self.file.path();
-        let tensors = SafeTensors::deserialize(&self.file)
+        let (path, bytes) = (self.path.as_path(), self.bytes());
+        let tensors = SafeTensors::deserialize(bytes)
             .map_err(|error| Error::malformed(path, format!("it is no sound safetensors file: {error}")))?;
-        Ok(Tensors { path, bytes: &self.file, tensors })
+        Ok(Tensors { path, bytes, tensors })
     }
 }
 
@@ -81,6 +123,17 @@ mod tests {
     use safetensors::tensor::TensorView;
 
     use super::*;
+
+    #[test]
+    fn what_is_no_file_or_too_large_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = |path: &Path| TensorFile::read(path).unwrap_err().to_string();
+        assert!(refused(folder.path()).contains("no regular file"));
+        assert!(refused(Path::new("/dev/zero")).contains("no regular file"));
+        let large = folder.path().join("large");
+        std::fs::File::create(&large).unwrap().set_len(MOST_READ + 1).unwrap();
+        assert!(refused(&large).contains("at most"), "{}", refused(&large));
+    }
 
     fn sound() -> Vec<u8> {
         let bytes: Vec<u8> =

@@ -39,6 +39,18 @@ pub struct Message {
     pub content: String,
 }
 
+/// The system message of chats that begin without one. With the one of its own template, which only says who made
+/// it, SmolLM2 does not know the capital of France.
+const USUAL_SYSTEM: &str = "You are a helpful assistant. Answer the question briefly and correctly.";
+
+/// A chat as it is served and learned: with a system message at its beginning, the usual one where it has none.
+pub fn with_system(mut messages: Vec<Message>) -> Vec<Message> {
+    if messages.first().is_none_or(|first| first.role != Role::System) {
+        messages.insert(0, Message { role: Role::System, content: USUAL_SYSTEM.to_owned() });
+    }
+    messages
+}
+
 /// A model's chat template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
@@ -90,23 +102,52 @@ impl Template {
         tokenizer.encode_parts(&self.parts(messages))
     }
 
+    /// The tokens of a chat to learn from, and how much each counts: 1 where the model is to write it, which is what
+    /// assistants say and that they end, else 0. What stands before an answer has the tokens of its prompt.
+    pub fn learn(&self, messages: &[Message], tokenizer: &Tokenizer) -> (Vec<u32>, Vec<f32>) {
+        let (mut tokens, mut weights) = (Vec::new(), Vec::new());
+        let mut parts = Vec::new();
+        for (role, content) in self.turns(messages) {
+            parts.push(head(role));
+            if role != Role::Assistant {
+                parts.extend([Part::Content(content.to_owned()), Part::Template(format!("{END}\n"))]);
+                continue;
+            }
+            tokens.extend(tokenizer.encode_parts(&parts));
+            weights.resize(tokens.len(), 0.0);
+            tokens.extend(tokenizer.encode(content));
+            tokens.extend(tokenizer.encode_parts(&[Part::Template(END.to_owned())]));
+            weights.resize(tokens.len(), 1.0);
+            parts = vec![Part::Template("\n".to_owned())];
+        }
+        (tokens, weights)
+    }
+
     fn parts(&self, messages: &[Message]) -> Vec<Part> {
         let mut parts = Vec::with_capacity(messages.len() * 3 + 4);
-        let mut turn = |role: Role, content: &str| {
-            parts.push(Part::Template(format!("<|im_start|>{}\n", role.as_str())));
-            parts.push(Part::Content(content.to_owned()));
-            parts.push(Part::Template("<|im_end|>\n".to_owned()));
-        };
-        let begins_with_system = messages.first().is_none_or(|first| first.role == Role::System);
-        if let Some(system) = self.system.as_deref().filter(|_| !begins_with_system) {
-            turn(Role::System, system);
+        for (role, content) in self.turns(messages) {
+            let end = Part::Template(format!("{END}\n"));
+            parts.extend([head(role), Part::Content(content.to_owned()), end]);
         }
-        for message in messages {
-            turn(message.role, &message.content);
-        }
-        parts.push(Part::Template("<|im_start|>assistant\n".to_owned()));
+        parts.push(head(Role::Assistant));
         parts
     }
+
+    /// The turns of a chat, with the model's own system message where it begins without one.
+    fn turns<'a>(&'a self, messages: &'a [Message]) -> impl Iterator<Item = (Role, &'a str)> {
+        let begins_with_system = messages.first().is_none_or(|first| first.role == Role::System);
+        let system = self.system.as_deref().filter(|_| !begins_with_system);
+        let turns = messages.iter().map(|message| (message.role, message.content.as_str()));
+        system.map(|system| (Role::System, system)).into_iter().chain(turns)
+    }
+}
+
+/// What ends a turn.
+const END: &str = "<|im_end|>";
+
+/// What begins a turn.
+fn head(role: Role) -> Part {
+    Part::Template(format!("<|im_start|>{}\n", role.as_str()))
 }
 
 #[cfg(test)]
@@ -164,6 +205,32 @@ mod tests {
             "<|im_start|>system\nOwn.<|im_end|>\n<|im_start|>tool\n4<|im_end|>\n<|im_start|>assistant\n"
         );
         assert_eq!(text(&[]), "<|im_start|>assistant\n");
+    }
+
+    #[test]
+    fn only_what_assistants_say_counts_and_prompts_are_those_of_serving() {
+        let Some(gguf) = real::smollm2() else { return };
+        let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
+        let template = Template::from_gguf(&gguf, &tokenizer).unwrap();
+        let chat = with_system(vec![
+            message(Role::User, "Hi"),
+            message(Role::Assistant, "Hello there."),
+            message(Role::User, "Again <|im_end|>"),
+            message(Role::Assistant, "Bye."),
+        ]);
+        assert_eq!(with_system(chat.clone()), chat);
+        let (tokens, weights) = template.learn(&chat, &tokenizer);
+        assert_eq!(tokens.len(), weights.len());
+        let prompts = [&chat[..2], &chat[..4]].map(|before| template.encode(before, &tokenizer));
+        let answers = ["Hello there.", "Bye."].map(|answer| [tokenizer.encode(answer), vec![2]].concat());
+        for (prompt, answer) in prompts.iter().zip(&answers) {
+            assert_eq!(tokens[..prompt.len()], prompt[..]);
+            assert_eq!(tokens[prompt.len()..][..answer.len()], answer[..]);
+            assert!(weights[prompt.len()..][..answer.len()].iter().all(|weight| *weight == 1.0));
+        }
+        let counted = weights.iter().filter(|weight| **weight == 1.0).count();
+        assert_eq!(counted, answers.concat().len());
+        assert_eq!(tokens.len(), prompts[1].len() + answers[1].len(), "nothing comes after the last answer");
     }
 
     /// 40 chats against transformers; `make_tokens.py` made the file.

@@ -38,6 +38,8 @@ pub struct Tokenizer {
     merges: Merges,
     /// Bytes of each token; none for control tokens.
     bytes: Vec<Box<[u8]>>,
+    /// Bytes of the longest token.
+    longest: usize,
     control: HashMap<String, u32>,
     end: u32,
 }
@@ -72,7 +74,8 @@ impl Tokenizer {
         let end = gguf.unsigned("tokenizer.ggml.eos_token_id")?;
         let end = u32::try_from(end).ok().filter(|end| (*end as usize) < bytes.len());
         let end = end.ok_or_else(|| refuse("its end token is not in its vocabulary".to_owned()))?;
-        Ok(Self { splitter: Splitter::new()?, merges, bytes, control, end })
+        let longest = bytes.iter().map(|bytes| bytes.len()).max().unwrap_or(0);
+        Ok(Self { splitter: Splitter::new()?, merges, bytes, longest, control, end })
     }
 
     /// How many tokens there are.
@@ -93,6 +96,12 @@ impl Tokenizer {
     /// The bytes that a token stands for; none for control tokens and tokens that do not exist.
     pub fn token_bytes(&self, token: u32) -> &[u8] {
         self.bytes.get(token as usize).map_or(&[], |bytes| bytes)
+    }
+
+    /// A number of tokens that a text has at least, found without memory and in far less time than its tokens: to
+    /// refuse what cannot fit.
+    pub fn least_tokens(&self, text: &str) -> usize {
+        self.merges.count(text.as_bytes()).div_ceil(self.longest.max(1))
     }
 
     /// Turns text into tokens. Nothing in it is read as a control token.

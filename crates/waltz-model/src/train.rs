@@ -16,7 +16,7 @@ mod optimiser;
 mod tensor;
 mod trainer;
 
-pub use batch::{Batch, Example, fingerprint, pack};
+pub use batch::{Batch, Example, fingerprint, labelled_fingerprint, pack};
 pub use checkpoint::Checkpoint;
 pub use cpu::Cpu;
 pub use device::{AdamW, AttentionShape, Device, Form, Grid, LogProbabilities, LossBack, Moments, Starts};

@@ -119,7 +119,7 @@ impl<M, V> Weights<M, V> {
 }
 
 /// No trained weight is larger, and the scale of a Q8 block, an f16, holds it.
-const LARGEST: f32 = 1e6;
+pub(crate) const LARGEST: f32 = 1e6;
 
 /// Reads weights from a GGUF file.
 pub(crate) struct FromGguf<'a> {

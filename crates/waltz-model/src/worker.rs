@@ -86,6 +86,9 @@ pub enum Refusal {
         /// SHA-256 of this model's file.
         model: String,
     },
+    /// What the model computed cannot be used.
+    #[error("the model's numbers are not finite: its file or its adapter is not sound")]
+    NotFinite,
     /// The time was up.
     #[error("the model did not finish in time")]
     Deadline,
@@ -176,6 +179,11 @@ impl Room {
         let (reply, receiver) = oneshot::channel();
         self.door.queue.push(Job::encode(tokens, pooling, adapter, deadline, reply))?;
         receiver.await.unwrap_or(Err(Refusal::Stopped))
+    }
+
+    /// Whether the thread that answers is there still. After a panic it is not.
+    pub fn is_open(&self) -> bool {
+        !self.door.queue.lock().closed
     }
 
     /// Longest prompt and answer together, in tokens.

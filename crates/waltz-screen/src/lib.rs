@@ -26,7 +26,9 @@ pub use error::{Error, RuleMistake, WeightsError};
 pub use family::FamilyInfo;
 pub use finding::{Finding, Kind, Reading, Side};
 pub use normalise::{Normalised, normalise};
-pub use pii::{Masked, PiiFinding, PiiKind, find_pii, mask};
+pub use pii::{
+    Action, Actions, Around, HashKey, Masked, PiiFinding, PiiKind, Restorer, Vault, find_pii, mask, replace,
+};
 pub use rules::Rules;
 pub use screen::Screen;
 pub use window::{Pace, Window};

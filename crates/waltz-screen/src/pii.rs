@@ -4,9 +4,20 @@
 //! sign (an `@`, enough digits, a key's prefix); text without the sign costs one pass. Patterns
 //! propose, checksums and rules of issue decide.
 
+mod actions;
 mod cards;
 mod checks;
+mod ibans;
+mod keyed;
+mod kind;
+mod network;
+mod numbers;
 mod patterns;
+mod people;
+mod phones;
+mod vault;
+mod view;
+mod wallets;
 
 use std::borrow::Cow;
 
@@ -15,109 +26,11 @@ use waltz_exchange::Span;
 
 use crate::secret;
 
-/// A sort of personal data or secret.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PiiKind {
-    /// An e-mail address.
-    Email,
-    /// A telephone number.
-    Phone,
-    /// A payment card number with a valid check digit.
-    Card,
-    /// An international bank account number with valid check digits.
-    Iban,
-    /// A United States social security number.
-    Ssn,
-    /// An IPv4 address.
-    Ipv4,
-    /// A key or token of a service.
-    ApiKey,
-    /// A JSON web token.
-    Jwt,
-    /// The header of a private key.
-    PrivateKey,
-    /// A password that is assigned or told.
-    Password,
-}
-
-impl PiiKind {
-    /// Every sort.
-    pub const ALL: [Self; 10] = [
-        Self::Email,
-        Self::Phone,
-        Self::Card,
-        Self::Iban,
-        Self::Ssn,
-        Self::Ipv4,
-        Self::ApiKey,
-        Self::Jwt,
-        Self::PrivateKey,
-        Self::Password,
-    ];
-
-    /// The stable name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Email => "email",
-            Self::Phone => "phone",
-            Self::Card => "card",
-            Self::Iban => "iban",
-            Self::Ssn => "ssn",
-            Self::Ipv4 => "ipv4",
-            Self::ApiKey => "api_key",
-            Self::Jwt => "jwt",
-            Self::PrivateKey => "private_key",
-            Self::Password => "password",
-        }
-    }
-
-    /// What stands in masked text.
-    pub fn placeholder(self) -> &'static str {
-        match self {
-            Self::Email => "[EMAIL]",
-            Self::Phone => "[PHONE]",
-            Self::Card => "[CARD]",
-            Self::Iban => "[IBAN]",
-            Self::Ssn => "[SSN]",
-            Self::Ipv4 => "[IPV4]",
-            Self::ApiKey => "[API_KEY]",
-            Self::Jwt => "[JWT]",
-            Self::PrivateKey => "[PRIVATE_KEY]",
-            Self::Password => "[PASSWORD]",
-        }
-    }
-
-    /// What was found, in words that are safe to show.
-    pub fn description(self) -> &'static str {
-        match self {
-            Self::Email => "an e-mail address",
-            Self::Phone => "a telephone number",
-            Self::Card => "a payment card number",
-            Self::Iban => "a bank account number (IBAN)",
-            Self::Ssn => "a US social security number",
-            Self::Ipv4 => "an IPv4 address",
-            Self::ApiKey => "a service key or token",
-            Self::Jwt => "a JSON web token",
-            Self::PrivateKey => "a private key",
-            Self::Password => "a password",
-        }
-    }
-
-    /// Whether it opens something, rather than naming somebody.
-    pub fn is_secret(self) -> bool {
-        matches!(self, Self::ApiKey | Self::Jwt | Self::PrivateKey | Self::Password)
-    }
-
-    /// Severity of the bare presence in a text; below 0.5, because naming an address is no harm.
-    pub(crate) fn severity(self) -> f32 {
-        match self {
-            Self::Card | Self::Iban | Self::Ssn => 0.45,
-            Self::Ipv4 => 0.1,
-            _ => 0.3,
-        }
-    }
-}
+pub use actions::{Action, Actions};
+pub use keyed::HashKey;
+pub use kind::PiiKind;
+pub(crate) use people::{Form, address, is_somebodys, person};
+pub use vault::{Around, Restorer, Vault};
 
 /// One piece of personal data or one secret.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -139,8 +52,18 @@ pub struct Masked<'a> {
     pub found: Vec<PiiFinding>,
 }
 
-/// Finds personal data and secrets, in order of their place and without overlaps.
+/// Finds personal data and secrets, in order of their place and without overlaps. Digits and signs of
+/// other scripts and invisible characters among them hide nothing; places are those of the text as it is.
 pub fn find_pii(text: &str) -> Vec<PiiFinding> {
+    let Some(view) = view::unfolded(text) else { return find_plain(text) };
+    let mut found = find_plain(&view.text);
+    for finding in &mut found {
+        finding.span = view.original(finding.span);
+    }
+    found
+}
+
+fn find_plain(text: &str) -> Vec<PiiFinding> {
     let mut found = Vec::new();
     patterns::find(text, &mut found);
     secret::find(text, &mut found);
@@ -150,18 +73,30 @@ pub fn find_pii(text: &str) -> Vec<PiiFinding> {
 /// Replaces personal data and secrets by placeholders.
 pub fn mask(text: &str) -> Masked<'_> {
     let found = find_pii(text);
-    if found.is_empty() {
-        return Masked { text: Cow::Borrowed(text), found };
-    }
-    let mut masked = String::with_capacity(text.len());
+    let text = replace(text, &found, |finding, _| Some(Cow::Borrowed(finding.kind.placeholder())));
+    Masked { text, found }
+}
+
+/// The text with other words in place of findings: `other` is given each finding and its value, in order,
+/// and may leave it.
+pub fn replace<'t, 'o>(
+    text: &'t str,
+    found: &[PiiFinding],
+    mut other: impl FnMut(&PiiFinding, &'t str) -> Option<Cow<'o, str>>,
+) -> Cow<'t, str> {
+    let mut replaced: Option<String> = None;
     let mut position = 0;
-    for PiiFinding { kind, span, .. } in &found {
-        masked.push_str(&text[position..span.start]);
-        masked.push_str(kind.placeholder());
-        position = span.end;
+    for finding in found {
+        let Some(value) = text.get(finding.span.start..finding.span.end) else { continue };
+        let Some(words) = other(finding, value) else { continue };
+        let text_so_far = replaced.get_or_insert_with(|| String::with_capacity(text.len()));
+        text_so_far.push_str(&text[position..finding.span.start]);
+        text_so_far.push_str(&words);
+        position = finding.span.end;
     }
-    masked.push_str(&text[position..]);
-    Masked { text: Cow::Owned(masked), found }
+    let Some(mut replaced) = replaced else { return Cow::Borrowed(text) };
+    replaced.push_str(&text[position..]);
+    Cow::Owned(replaced)
 }
 
 /// Where findings overlap, the surer one stays, then the longer one, then the earlier sort.

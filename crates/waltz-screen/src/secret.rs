@@ -1,5 +1,6 @@
-//! Credentials in a text: keys by their prefixes, tokens by their form, passwords by what stands
-//! before them. Called by `pii.rs`. One pass for the literal signs; the rest runs only behind a sign.
+//! What announces itself by a word: keys by their prefixes, tokens by their form, passwords, persons and
+//! streets by what they are called. Called by `pii.rs`. One pass for the literal signs; the rest runs only
+//! at a sign.
 
 use std::sync::LazyLock;
 
@@ -8,10 +9,10 @@ use aho_corasick::{AhoCorasick, Input, Match, MatchKind};
 use waltz_exchange::Span;
 
 use crate::normalise::boundary_before;
-use crate::pii::{PiiFinding, PiiKind};
+use crate::pii::{Form, PiiFinding, PiiKind, address, is_somebodys, person};
 
 /// What announces a secret, and how the bytes behind it are read.
-const SIGNS: [(&str, Sign); 26] = [
+const SIGNS: [(&str, Sign); 57] = [
     ("sk-", Sign::Key { body: 20 }),
     ("sk_live_", Sign::Key { body: 16 }),
     ("sk_test_", Sign::Key { body: 16 }),
@@ -38,6 +39,37 @@ const SIGNS: [(&str, Sign); 26] = [
     ("asswd", Sign::Assignment),
     ("api_key", Sign::Assignment),
     ("apikey", Sign::Assignment),
+    ("name is ", Sign::Name),
+    ("name's ", Sign::Name),
+    ("name: ", Sign::Name),
+    ("Patient: ", Sign::Title),
+    ("Dear ", Sign::Title),
+    ("Mr.", Sign::Title),
+    ("Mr ", Sign::Title),
+    ("Mrs", Sign::Title),
+    ("Ms.", Sign::Title),
+    ("Miss ", Sign::Title),
+    ("Dr.", Sign::Title),
+    ("Prof.", Sign::Title),
+    (" Street", Sign::Street(Form::NumberFirst)),
+    (" St.", Sign::Street(Form::NumberFirst)),
+    (" Ave", Sign::Street(Form::NumberFirst)),
+    (" Road", Sign::Street(Form::NumberFirst)),
+    (" Rd", Sign::Street(Form::NumberFirst)),
+    (" Boulevard", Sign::Street(Form::NumberFirst)),
+    (" Blvd", Sign::Street(Form::NumberFirst)),
+    (" Lane", Sign::Street(Form::NumberFirst)),
+    (" Drive", Sign::Street(Form::NumberFirst)),
+    (" Court", Sign::Street(Form::NumberFirst)),
+    (" Place", Sign::Street(Form::NumberFirst)),
+    (" Square", Sign::Street(Form::NumberFirst)),
+    (" Terrace", Sign::Street(Form::NumberFirst)),
+    (" Parkway", Sign::Street(Form::NumberFirst)),
+    ("straße ", Sign::Street(Form::NumberLast)),
+    ("strasse ", Sign::Street(Form::NumberLast)),
+    ("Rue ", Sign::Street(Form::NumberLast)),
+    ("Calle ", Sign::Street(Form::NumberLast)),
+    ("O Box ", Sign::Street(Form::NumberLast)),
 ];
 
 /// Longest private key that is taken out whole, and longest password.
@@ -56,6 +88,12 @@ enum Sign {
     Pem,
     /// A name with `:`, `=` or `is` and a value behind it.
     Assignment,
+    /// The word for a name, somebody's before it and the name of a person behind it.
+    Name,
+    /// A title or a greeting, and the name of a person behind it.
+    Title,
+    /// The word for a street or a box.
+    Street(Form),
 }
 
 /// Looks at many bytes at a time where the processor can; the automaton is for those where it cannot.
@@ -124,6 +162,9 @@ pub(crate) fn find(text: &str, found: &mut Vec<PiiFinding>) {
             Sign::Token if !inside_word => token(bytes, start),
             Sign::Pem => pem(text, start, &mut footers),
             Sign::Assignment => assignment(text, end),
+            Sign::Title if !inside_word => person(text, end),
+            Sign::Name if is_somebodys(text, start) => person(text, end),
+            Sign::Street(form) => address(text, Span { start, end }, form),
             _ => None,
         };
         covered = secret.map_or(covered, |found: PiiFinding| found.span.end);
@@ -218,17 +259,30 @@ fn assignment(text: &str, name_end: usize) -> Option<PiiFinding> {
     };
     value_start = run(bytes, value_start, is_blank);
     value_start = run(bytes, value_start, is_quote);
-    let ends =
-        |letter: char| letter.is_whitespace() || matches!(letter, '"' | '\'' | '`' | ',' | ';' | ')' | '<');
+    let quoted = value_start > 0 && is_quote(bytes[value_start - 1]);
+    let ends = |byte: u8| {
+        byte.is_ascii_whitespace() || matches!(byte, b'"' | b'\'' | b'`' | b',' | b';' | b')' | b'<')
+    };
     let window = &text[value_start..boundary_before(text, value_start + MAX_PASSWORD_BYTES)];
-    let value = window.split(ends).next().unwrap_or_default();
-    let value = value.trim_end_matches(['.', '!', '?']);
+    let value = &window[..run(window.as_bytes(), 0, |byte| !ends(byte))];
+    let value = value.trim_end_matches(['.', '!', '?', ':']);
+    if value.len() < 4 || NO_VALUES.iter().any(|none| none.eq_ignore_ascii_case(value)) {
+        return None;
+    }
     let plain_word = value.bytes().all(|byte| byte.is_ascii_alphabetic());
-    let is_none = NO_VALUES.contains(&value.to_ascii_lowercase().as_str());
-    // After "is" a plain word is prose ("the password is stored"); code refers to values by name.
-    let is_code = value.contains(['(', '[', '{', '$', '<']) || value.starts_with("os.");
-    if value.len() < 4 || is_none || is_code || plain_word && score < 0.6 {
+    let told = bytes.get(at) == Some(&b':') && value.bytes().all(|byte| byte.is_ascii_lowercase());
+    let followed = window[value.len()..].starts_with(['<', '(']);
+    // After "is" a plain word is prose ("the password is stored").
+    let prose = plain_word && score < 0.6;
+    // Code refers to values and types by name.
+    let named = !quoted && !told && (followed || value.starts_with("__") || is_path(value));
+    if prose || named || value.starts_with("os.") || value.contains(['(', '[', '{', '$', '<']) {
         return None;
     }
     finding(PiiKind::Password, value_start, value_start + value.len(), score)
+}
+
+/// Letters and what joins the names of values and types.
+fn is_path(value: &str) -> bool {
+    value.bytes().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'.' | b':' | b'&' | b'*'))
 }

@@ -115,6 +115,11 @@ impl Journal {
         if self.sync == Sync::Power { self.confirm(&file, end) } else { Ok(()) }
     }
 
+    /// Whether an append waits for the disk.
+    pub(crate) fn waits_for_disk(&self) -> bool {
+        self.sync == Sync::Power
+    }
+
     /// Where the journal ends now.
     pub(crate) fn end(&self) -> Position {
         let writer = self.writer();

@@ -12,7 +12,7 @@ const SESSIONS_OF_TENANT: Statement = Statement::both(include_str!("../sql/sessi
 const SESSIONS_OF_ALL: Statement = Statement::both(include_str!("../sql/sessions_of_all.sql"));
 const SESSION: Statement = Statement::both(include_str!("../sql/session.sql"));
 const SESSION_EXCHANGES: Statement = Statement::both(include_str!("../sql/session_exchanges.sql"));
-const RESPONSE_EXISTS: Statement = Statement::both(include_str!("../sql/response_exists.sql"));
+const TENANT_OF_RESPONSE: Statement = Statement::both(include_str!("../sql/tenant_of_response.sql"));
 const OUTCOMES: Statement = Statement::both(include_str!("../sql/outcomes_of_response.sql"));
 
 /// The most exchanges of one session that are read at once, newest kept.
@@ -150,13 +150,20 @@ impl Store {
         Ok(Some(SessionDetail { summary, exchanges }))
     }
 
-    /// Whether an answer of that id is in the database.
-    pub async fn response_exists(&self, tenant: Option<&str>, response_id: &str) -> Result<bool, Error> {
+    /// The tenant that got the answer of that id, which is `tenant` where one is given; none when no such answer
+    /// is in the database.
+    pub async fn tenant_of_response(
+        &self,
+        tenant: Option<&str>,
+        response_id: &str,
+    ) -> Result<Option<String>, Error> {
+        let operation = "look for a response";
         self.readers
-            .fetch_optional(RESPONSE_EXISTS, &[response_id.into(), tenant.into()])
+            .fetch_optional(TENANT_OF_RESPONSE, &[response_id.into(), tenant.into()])
             .await
-            .map(|found| found.is_some())
-            .map_err(Error::database("look for a response"))
+            .map_err(Error::database(operation))?
+            .map(|row| row.try_get("tenant").map_err(Error::database(operation)))
+            .transpose()
     }
 
     async fn exchange_detail(&self, tenant: &str, row: &Row) -> Result<ExchangeDetail, Error> {

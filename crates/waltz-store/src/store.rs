@@ -96,6 +96,11 @@ impl Store {
         self.writing()?.journal.append(entry)
     }
 
+    /// Whether an append waits for the disk, so that it must not be made on a thread that serves others.
+    pub fn waits_for_disk(&self) -> bool {
+        self.writing.as_ref().is_some_and(|writing| writing.journal.waits_for_disk())
+    }
+
     /// Waits until everything that was appended before the call is in the database. While the
     /// database is away it goes on waiting; [`Store::health`] says why.
     pub async fn drained(&self) -> Result<(), Error> {

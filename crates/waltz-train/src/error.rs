@@ -23,6 +23,22 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// Rows of data cannot be learned from.
+    #[error("{} of {rows} rows of `{}` cannot be learned from:{}", bad.len(), path.display(), listed(bad))]
+    Rows {
+        /// The file.
+        path: PathBuf,
+        /// How many rows it has.
+        rows: usize,
+        /// Lines, from 1, and what is wrong with them.
+        bad: Vec<(usize, String)>,
+    },
+    /// There is nothing to learn from.
+    #[error("`{}` has no rows to learn from", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
     /// The list of sources is not what it should be.
     #[error("cannot use the list of sources")]
     Sources(#[source] Box<toml::de::Error>),
@@ -43,13 +59,40 @@ pub enum Error {
     /// The rules of level 0 could not be built.
     #[error("cannot build the rules")]
     Screen(#[from] waltz_screen::Error),
-    /// The neural judge could not be trained.
-    #[error("cannot train the neural judge")]
-    Model(#[from] waltz_model::Error),
-    /// There is nothing to learn from.
+    /// A head of the judge has no rows of both kinds.
     #[error("no rows to learn {head} from, harmful or refusing and other ones are both needed")]
     NoRows {
         /// What was to be learned.
         head: &'static str,
     },
+    /// Another process trains in the folder.
+    #[error("another run holds `{}`; wait until it is done, or choose another folder", folder.display())]
+    Held {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The folder is not one that this run may write to.
+    #[error("cannot train in `{}`: {reason}", folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// What was found, and what to do.
+        reason: String,
+    },
+    /// The model cannot be trained, or a step cannot be taken.
+    #[error(transparent)]
+    Model(#[from] waltz_model::Error),
+}
+
+/// The first lines that are wrong, one a line.
+fn listed(bad: &[(usize, String)]) -> String {
+    const SHOWN: usize = 10;
+    let mut text = String::new();
+    for (line, reason) in bad.iter().take(SHOWN) {
+        text.push_str(&format!("\n  line {line}: {reason}"));
+    }
+    if bad.len() > SHOWN {
+        text.push_str(&format!("\n  and {} more", bad.len() - SHOWN));
+    }
+    text
 }

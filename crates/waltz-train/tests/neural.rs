@@ -13,12 +13,11 @@ use waltz_model::{
 use waltz_screen::linear::LinearJudge;
 use waltz_train::judge::{NeuralSchedule, NeuralTrained, Row, Split, learn_neural};
 
-use synthetic::{Synthetic, Value};
+use synthetic::{Sizes, Synthetic, Value};
 
+#[expect(dead_code, reason = "tests of other crates use the rest of it")]
 #[path = "../../waltz-model/src/gguf/synthetic.rs"]
 mod synthetic;
-
-const WIDTH: u32 = 32;
 
 /// A random model of two layers that reads bytes.
 fn model(folder: &Path) -> PathBuf {
@@ -33,71 +32,37 @@ fn model(folder: &Path) -> PathBuf {
     let mut kinds = vec![1; 256];
     kinds.extend([3, 3]);
     let vocabulary = u32::try_from(tokens.len()).unwrap();
-    let mut file = Synthetic::new()
-        .with("general.architecture", Value::Text("llama".to_owned()))
-        .with("llama.rope.freq_base", Value::F32(10_000.0))
-        .with("llama.attention.layer_norm_rms_epsilon", Value::F32(1e-5))
+    let file = Synthetic::new()
         .with("tokenizer.ggml.model", Value::Text("gpt2".to_owned()))
         .with("tokenizer.ggml.pre", Value::Text("smollm".to_owned()))
-        .with("tokenizer.ggml.add_bos_token", Value::Bool(false))
         .with("tokenizer.ggml.tokens", Value::Texts(tokens))
         .with("tokenizer.ggml.token_type", Value::I32s(kinds))
         .with("tokenizer.ggml.merges", Value::Texts(Vec::new()))
-        .with("tokenizer.ggml.eos_token_id", Value::U32(257));
-    for (key, size) in [
-        ("llama.block_count", 2),
-        ("llama.context_length", 512),
-        ("llama.embedding_length", WIDTH),
-        ("llama.feed_forward_length", 2 * WIDTH),
-        ("llama.attention.head_count", 2),
-        ("llama.attention.head_count_kv", 1),
-    ] {
-        file = file.with(key, Value::U32(size));
-    }
-    let mut sizes = vec![("token_embd".to_owned(), vec![WIDTH, vocabulary], 0.0)];
-    for layer in 0..2 {
-        let name = |part: &str| format!("blk.{layer}.{part}");
-        sizes.extend(["attn_norm", "ffn_norm"].map(|norm| (name(norm), vec![WIDTH], 1.0)));
-        for (part, halves) in
-            [("attn_q", 2), ("attn_k", 1), ("attn_v", 1), ("attn_output", 2), ("ffn_gate", 4), ("ffn_up", 4)]
-        {
-            sizes.push((name(part), vec![WIDTH, halves * WIDTH / 2], 0.0));
-        }
-        sizes.push((name("ffn_down"), vec![2 * WIDTH, WIDTH], 0.0));
-    }
-    sizes.push(("output_norm".to_owned(), vec![WIDTH], 1.0));
-    let mut state = 1_u64;
-    for (name, shape, centre) in sizes {
-        let shape: Vec<u64> = shape.into_iter().map(u64::from).collect();
-        let mut bytes = Vec::new();
-        for _ in 0..shape.iter().product() {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let unit = (state >> 40) as f32 / (1_u64 << 24) as f32;
-            bytes.extend((centre + 0.6 * (unit - 0.5)).to_le_bytes());
-        }
-        file = file.tensor(&format!("{name}.weight"), &shape, 0, bytes);
-    }
+        .with("tokenizer.ggml.eos_token_id", Value::U32(257))
+        .language_model(Sizes { layers: 2, width: 32, hidden: 64, vocabulary, context: 512 });
     let path = folder.join("tiny.gguf");
     std::fs::write(&path, file.bytes()).unwrap();
     path
 }
 
-/// Rows of a source: what is asked ends in one of two letters, and answers begin with one of two.
+/// Rows of a source: what is asked, how an answer begins and how it ends are each one of two things.
 fn rows(source: &str, first: usize, count: usize) -> Vec<Row> {
-    let row = |number: usize| Row {
-        source: source.to_owned(),
-        prompt: format!("number {number} {}", if number.is_multiple_of(2) { "zz" } else { "qq" }),
-        response: Some(format!(
-            "{} {number}{}",
-            if number.is_multiple_of(3) { "no" } else { "ok" },
-            if number % 4 < 2 { "!!" } else { "??" }
-        )),
-        harmful: Some(number.is_multiple_of(2)),
-        is_unsafe: (!number.is_multiple_of(5)).then_some(number % 4 < 2),
-        refusal: Some(number.is_multiple_of(3)),
-        category: None,
-        weight: 1.0,
-        allowed: true,
+    let row = |number: usize| {
+        let (harmful, refuses, harms) =
+            (number.is_multiple_of(2), number.is_multiple_of(3), number.is_multiple_of(5));
+        let begin = if refuses { "nnnnnn" } else { "yyyyyy" };
+        let end = if harms { "!!!!!!" } else { "......" };
+        Row {
+            source: source.to_owned(),
+            prompt: format!("{number} {}", if harmful { "zzzzzz" } else { "aaaaaa" }),
+            response: Some(format!("{begin} {end}")),
+            harmful: Some(harmful),
+            is_unsafe: (number % 7 != 1).then_some(harms),
+            refusal: Some(refuses),
+            weight: 1.0,
+            allowed: true,
+            ..Row::default()
+        }
     };
     (first..first + count).map(row).collect()
 }
@@ -112,7 +77,7 @@ fn world() -> Split {
 
 fn trained(gguf: &Path, parts: &Split, seed: u64) -> NeuralTrained {
     let lora = LoraConfig { rank: 4, alpha: 8.0 };
-    let schedule = NeuralSchedule { lora, epochs: 12, rate: 1e-2, step: 1_024, batch: 300 };
+    let schedule = NeuralSchedule { lora, epochs: 12, rate: 5e-3, step: 1_024, batch: 300 };
     let device = Cpu::<f32>::new(Threads::for_this_machine());
     let linear = LinearJudge::builtin().unwrap();
     learn_neural(device, &Gguf::open(gguf).unwrap(), parts, schedule, (&linear, seed), &mut |_, _, _| {})
@@ -137,7 +102,7 @@ async fn it_learns_and_serves_what_was_measured() {
     let file = folder.path().join("neural.safetensors");
     trained.adapter.write(&file, &shape).unwrap();
     let model = Arc::new(Model::from_gguf(&gguf, MatrixKind::F32).unwrap());
-    let adapter = Arc::new(Adapter::open(&file, &model).unwrap());
+    let adapter = Arc::new(Adapter::open(&file, &shape, model.base()).unwrap());
     assert_eq!(adapter.note().heads.as_ref().unwrap().names, QUESTIONS);
     let tokenizer = Arc::new(Tokenizer::from_gguf(&gguf).unwrap());
     let turns = Turns::new(&tokenizer);
@@ -150,7 +115,7 @@ async fn it_learns_and_serves_what_was_measured() {
         for tokens in [alone, both] {
             let with = Some(Arc::clone(&adapter));
             let pooled = room.encode(tokens, Pooling::Last, with, None).await.unwrap();
-            logits.push(adapter.classify(&pooled).unwrap());
+            logits.push(adapter.classify(&pooled).unwrap().unwrap());
         }
         let served = [
             row.harmful.map(|_| logits[0][0]),

@@ -149,9 +149,19 @@ pub(crate) fn configured(sources: &Sources) -> Result<(Loaded, Built), Exit> {
         note(&format!("warning: {warning}"));
     }
     let base = base_folder(sources);
-    match build::build(&loaded, &sources.environment, &base) {
-        Ok(built) => Ok((loaded, built)),
+    match build::build(&loaded, &sources.environment, &base, &[]) {
+        Ok(built) => {
+            note_stage(&built);
+            Ok((loaded, built))
+        }
         Err(mistakes) => Err(Exit { code: 2, message: describe(&mistakes) }),
+    }
+}
+
+/// Says why stage 1 serves where 2 was asked for.
+pub(crate) fn note_stage(built: &Built) {
+    if let Some(reason) = &built.stage_trouble {
+        note(&format!("warning: stage 2 was asked for, and stage 1 serves: {reason}"));
     }
 }
 

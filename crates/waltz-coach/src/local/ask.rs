@@ -1,15 +1,14 @@
 //! Reads what a chat request asks of a local model.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
-use waltz_model::{Ask, Message, ObjectConstraint, Role, Sampling};
+use waltz_model::{Adapter, Ask, Message, ObjectConstraint, Role, Sampling, with_system};
 
 use super::{Language, Trouble, form};
 
 /// Answers of a request that does not say how long they may be.
 const USUAL_TOKENS: usize = 512;
-/// The system message of chats that begin without one. With the one of its own template, which only says who made
-/// it, SmolLM2 does not know the capital of France.
-const USUAL_SYSTEM: &str = "You are a helpful assistant. Answer the question briefly and correctly.";
 /// Choices of one request.
 const MOST_CHOICES: u64 = 8;
 
@@ -25,16 +24,25 @@ pub(super) struct Wanted {
 /// Reads a request. Long messages and large forms take a while: async threads leave it to others.
 pub(super) fn wanted(
     language: &Language,
+    adapter: Option<&Arc<Adapter>>,
     body: &Map<String, Value>,
     deadline: std::time::Instant,
 ) -> Result<Wanted, Trouble> {
-    let tokens = language.template.encode(&messages(body)?, &language.tokenizer);
     let context = language.room.context();
+    let too_long = |what: &str, tokens: usize| {
+        let limit = format!("this model's maximum context length is {context} tokens");
+        Trouble::Invalid(format!("{limit}, and the messages are {what}{tokens} tokens"))
+    };
+    let messages = messages(body)?;
+    // Two control tokens stand around each message. Tokens take many times the room of their text.
+    let least = |message: &Message| 2 + language.tokenizer.least_tokens(&message.content);
+    let least: usize = messages.iter().map(least).sum();
+    if least >= context {
+        return Err(too_long("at least ", least));
+    }
+    let tokens = language.template.encode(&messages, &language.tokenizer);
     let Some(left) = context.checked_sub(tokens.len()).filter(|left| *left > 0) else {
-        return Err(Trouble::Invalid(format!(
-            "this model's maximum context length is {context} tokens, and the messages are {} tokens",
-            tokens.len()
-        )));
+        return Err(too_long("", tokens.len()));
     };
     let limit = whole(body, "max_completion_tokens")?.or(whole(body, "max_tokens")?);
     if limit == Some(0) {
@@ -68,7 +76,7 @@ pub(super) fn wanted(
             .map(|form| Box::new(ObjectConstraint::new(form.clone(), language.index().clone())) as Box<_>),
         deadline: Some(deadline),
         logprobs: logprobs.then_some(top),
-        adapter: None,
+        adapter: adapter.cloned(),
     });
     let options = body.get("stream_options").and_then(|options| options.get("include_usage"));
     Ok(Wanted {
@@ -82,13 +90,6 @@ pub(super) fn wanted(
 fn messages(body: &Map<String, Value>) -> Result<Vec<Message>, Trouble> {
     let given = body.get("messages").and_then(Value::as_array);
     let mut messages = Vec::new();
-    let role = |message: &Value| message.get("role").and_then(Value::as_str).map(str::to_owned);
-    let begins_with_system = given
-        .and_then(|given| given.first().and_then(role))
-        .is_some_and(|role| matches!(role.as_str(), "system" | "developer"));
-    if !begins_with_system {
-        messages.push(Message { role: Role::System, content: USUAL_SYSTEM.to_owned() });
-    }
     for message in given.into_iter().flatten() {
         let role = match message.get("role").and_then(Value::as_str) {
             Some("system" | "developer") => Role::System,
@@ -98,7 +99,7 @@ fn messages(body: &Map<String, Value>) -> Result<Vec<Message>, Trouble> {
         };
         messages.push(Message { role, content: content(message.get("content"))? });
     }
-    Ok(messages)
+    Ok(with_system(messages))
 }
 
 /// The text of a message. A small language model reads nothing else.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 use waltz_exchange::embedding::to_base64;
 use waltz_model::{EMBEDDING, Pooling, Refusal};
@@ -43,38 +43,36 @@ pub(super) async fn embed_all(
     embeddings: &Arc<Embeddings>,
     texts: Vec<String>,
     deadline: Option<Instant>,
-) -> Result<Vectors, Refusal> {
-    let embeddings = Arc::clone(embeddings);
-    let embed = move |text: &str| embeddings.model.embed(&embeddings.threads, text);
-    each(embed, texts, deadline).await
+) -> Result<Vectors, Trouble> {
+    let encoder = Arc::clone(embeddings);
+    let embed = move |text: &str| encoder.model.embed(&encoder.threads, text);
+    each(&embeddings.seats, embed, texts, deadline).await
 }
 
 /// Calls `embed` with text after text, where it holds up nobody. Between two texts it looks whether anybody waits for
 /// them still: a client may have hung up.
 async fn each(
+    seats: &Arc<Semaphore>,
     embed: impl Fn(&str) -> (Vec<f32>, usize) + Send + 'static,
     texts: Vec<String>,
     deadline: Option<Instant>,
-) -> Result<Vectors, Refusal> {
-    let (reply, answer) = oneshot::channel();
-    tokio::task::spawn_blocking(move || {
+) -> Result<Vectors, Trouble> {
+    // Its other end goes with whoever waits.
+    let (waiter, _waits) = oneshot::channel::<()>();
+    let work = move || {
         let mut vectors = Vec::with_capacity(texts.len());
         let mut count = 0;
         for text in &texts {
-            if reply.is_closed() {
-                return;
-            }
-            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                reply.send(Err(Refusal::Deadline)).ok();
-                return;
+            if waiter.is_closed() || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return Err(Refusal::Deadline.into());
             }
             let (vector, tokens) = embed(text);
             vectors.push(vector);
             count += tokens;
         }
-        reply.send(Ok((vectors, count))).ok();
-    });
-    answer.await.unwrap_or(Err(Refusal::Stopped))
+        Ok((vectors, count))
+    };
+    apart(seats, work).await
 }
 
 /// By a language model: the mean of its last states.
@@ -87,9 +85,19 @@ pub(super) async fn by_language(
     let Wish { texts, as_base64 } = wish(body, language.room.width())?;
     let mut vectors = Vec::new();
     let mut count = 0;
+    let context = language.room.context();
     for text in texts {
         let reader = Arc::clone(language);
-        let tokens = apart(move || Ok(reader.tokenizer.encode(&text))).await?;
+        let tokens = apart(&language.seats, move || {
+            // Tokens take many times the room of their text.
+            let least = reader.tokenizer.least_tokens(&text);
+            if least > context {
+                let limit = format!("this model's maximum context length is {context} tokens");
+                return Err(Trouble::Invalid(format!("{limit}, and a text has at least {least} tokens")));
+            }
+            Ok(reader.tokenizer.encode(&text))
+        });
+        let tokens = tokens.await?;
         count += tokens.len();
         let mut vector = language.room.encode(tokens, Pooling::Mean, None, Some(deadline.into_std())).await?;
         let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt().max(f32::MIN_POSITIVE);
@@ -163,6 +171,7 @@ mod tests {
         let (go_on, going_on) = mpsc::channel();
         let (ended, ends) = tokio::sync::oneshot::channel::<()>();
         let embedded = Arc::new(AtomicUsize::new(0));
+        let seats = Arc::new(Semaphore::new(1));
         let embed = {
             let embedded = Arc::clone(&embedded);
             let began = std::sync::Mutex::new(Some(began));
@@ -179,10 +188,12 @@ mod tests {
             }
         };
         {
-            let mut waiting = pin!(each(embed, many(), None));
+            let mut waiting = pin!(each(&seats, embed, many(), None));
             assert!(waiting.as_mut().now_or_never().is_none());
             begins.await.unwrap();
         }
+        let beside = each(&seats, |_| (vec![1.0], 1), many(), None).await;
+        assert!(matches!(beside, Err(Trouble::Busy)), "the text that was begun is worked on still");
         go_on.send(()).unwrap();
         ends.await.unwrap_err();
         assert_eq!(embedded.load(Ordering::SeqCst), 1, "the text that was begun, and none after it");
@@ -190,10 +201,12 @@ mod tests {
 
     #[tokio::test]
     async fn no_text_is_begun_after_the_deadline() {
+        let seats = Arc::new(Semaphore::new(1));
         let embed = |text: &str| panic!("{text} was embedded");
-        assert_eq!(each(embed, many(), Some(Instant::now())).await, Err(Refusal::Deadline));
-        let in_time = each(|_| (vec![1.0], 2), many(), None).await;
-        assert_eq!(in_time, Ok((vec![vec![1.0]; 100], 200)));
+        let late = each(&seats, embed, many(), Some(Instant::now())).await;
+        assert_eq!(late.unwrap_err().to_string(), Refusal::Deadline.to_string());
+        let in_time = each(&seats, |_| (vec![1.0], 2), many(), None).await;
+        assert_eq!(in_time.unwrap(), (vec![vec![1.0]; 100], 200));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use waltz_exchange::id;
-use waltz_model::{EndReason, Piece, TokenChance, Tokenizer};
+use waltz_model::{Adapter, EndReason, Piece, TokenChance, Tokenizer};
 
 use super::ask::{Wanted, wanted};
 use super::{Language, Trouble, apart, response};
@@ -45,11 +45,12 @@ struct Choice {
 pub(super) async fn speak(
     language: &Arc<Language>,
     model: &str,
+    adapter: Option<Arc<Adapter>>,
     body: Map<String, Value>,
     deadline: Instant,
 ) -> Result<reqwest::Response, Trouble> {
     let reader = Arc::clone(language);
-    let read = apart(move || wanted(&reader, &body, deadline.into_std()));
+    let read = apart(&language.seats, move || wanted(&reader, adapter.as_ref(), &body, deadline.into_std()));
     let Wanted { asks, stream, include_usage, logprobs } = read.await?;
     let mut choices = Vec::with_capacity(asks.len());
     for ask in asks {

@@ -1,9 +1,12 @@
 //! A chat answer: read from a JSON body or assembled from a stream, written as either.
 
+mod choice;
+
 use serde_json::{Map, Value, json};
 
-use super::request::tool_call_text;
 use crate::json;
+pub use choice::Choice;
+use choice::collect_words;
 
 /// An answer with its choices taken apart; every other field is kept as it came.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -12,19 +15,6 @@ pub struct Answer {
     pub head: Map<String, Value>,
     /// The choices in the order of their index.
     pub choices: Vec<Choice>,
-}
-
-/// One choice of an answer.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Choice {
-    /// Its index.
-    pub index: u32,
-    /// The message.
-    pub message: Map<String, Value>,
-    /// Why it ended; a value waltz does not know is kept.
-    pub finish_reason: Option<String>,
-    /// All other fields of the choice, such as `logprobs`.
-    pub rest: Map<String, Value>,
 }
 
 /// Why an upstream's answer cannot be used.
@@ -51,8 +41,8 @@ pub const KNOWN_HEAD: [&str; 9] = [
     "provider",
 ];
 
-/// Fields of a message that hold the model's thinking: its words before its blocks.
-const THINKING: [&str; 4] = ["reasoning_content", "reasoning", "reasoning_details", "thinking_blocks"];
+/// More tokens than any answer has.
+const MOST_TOKENS: u64 = 1 << 40;
 
 /// The finish reasons that clients know.
 pub const FINISH_REASONS: [&str; 5] = ["stop", "length", "tool_calls", "content_filter", "function_call"];
@@ -88,6 +78,10 @@ impl Answer {
             });
         }
         choices.sort_by_key(|choice| choice.index);
+        // Two choices of one number cannot be told apart, on record or by a client: then their order counts.
+        if choices.windows(2).any(|pair| pair[0].index == pair[1].index) {
+            (0..).zip(&mut choices).for_each(|(position, choice)| choice.index = position);
+        }
         Ok(Self { head, choices })
     }
 
@@ -109,7 +103,8 @@ impl Answer {
     /// Prompt and completion tokens, when the upstream reported them.
     pub fn usage(&self) -> Option<(u64, u64)> {
         let usage = self.head.get("usage")?;
-        let count = |name: &str| usage.get(name).and_then(Value::as_u64);
+        // What no answer can have is not counted in full: sums of it would run over.
+        let count = |name: &str| usage.get(name).and_then(Value::as_u64).map(|count| count.min(MOST_TOKENS));
         Some((count("prompt_tokens")?, count("completion_tokens")?))
     }
 
@@ -209,163 +204,6 @@ impl Answer {
 
     fn choices_json(&self) -> Value {
         Value::Array(self.choices.iter().map(Choice::to_json).collect())
-    }
-}
-
-impl Choice {
-    /// Everything in the choice that a person or a tool would read: the content first, then every other
-    /// field that holds words, known or not, and the tool calls last.
-    pub fn text(&self) -> String {
-        // Most answers are a text and nothing else.
-        if let Some(text) = self.plain_text() {
-            return text.to_owned();
-        }
-        let mut parts = Vec::new();
-        if let Some(content) = self.message.get("content") {
-            collect_words("content", content, &mut parts);
-        }
-        for (name, value) in &self.message {
-            let read_below = name == "tool_calls" && value.is_array();
-            if name != "content" && !read_below {
-                collect_words(name, value, &mut parts);
-            }
-        }
-        self.tool_calls().iter().for_each(|call| collect_odd_words(call, &mut parts));
-        for (name, value) in &self.rest {
-            if name != "logprobs" {
-                collect_words(name, value, &mut parts);
-            }
-        }
-        let acts = self.acts();
-        parts.extend((!acts.is_empty()).then_some(acts.as_str()));
-        parts.join("\n")
-    }
-
-    /// What the choice would do: its tool calls as one text, empty when there are none.
-    pub fn acts(&self) -> String {
-        let mut acts: Vec<String> = self.tool_calls().iter().map(tool_call_text).collect();
-        if let Some(call) = self.message.get("function_call").filter(|call| call.is_object()) {
-            acts.push(tool_call_text(&json!({"function": call})));
-        }
-        acts.join("\n")
-    }
-
-    /// What the message says, without a copy where it is a text and nothing else.
-    pub fn into_text(mut self) -> String {
-        if self.plain_text().is_none() {
-            return self.text();
-        }
-        match self.message.get_mut("content") {
-            Some(Value::String(text)) => std::mem::take(text),
-            _ => String::new(),
-        }
-    }
-
-    /// The text of a message that has a role and a text and nothing else.
-    fn plain_text(&self) -> Option<&str> {
-        let alone = self.message.iter().all(|(name, value)| match name.as_str() {
-            "content" => true,
-            "role" => value == "assistant",
-            _ => value.is_null(),
-        });
-        let rest = self.rest.iter().all(|(name, value)| name == "logprobs" || value.is_null());
-        (alone && rest).then(|| self.message.get("content").and_then(Value::as_str)).flatten()
-    }
-
-    /// Whether the reason for its end came.
-    pub(super) fn has_ended(&self) -> bool {
-        self.finish_reason.is_some()
-    }
-
-    /// The tool calls of the message.
-    pub fn tool_calls(&self) -> &[Value] {
-        self.message.get("tool_calls").and_then(Value::as_array).map_or(&[], Vec::as_slice)
-    }
-
-    /// Puts a new text in place of everything the message said: tool calls, reasoning, log-probabilities
-    /// and fields that waltz does not know belong to the old text and go with it. `as_refusal` puts it
-    /// where structured clients look.
-    pub fn replace_text(&mut self, text: &str, as_refusal: bool) {
-        self.message.retain(|name, _| name == "role");
-        let (content, refusal) =
-            if as_refusal { (Value::Null, json!(text)) } else { (json!(text), Value::Null) };
-        self.message.insert("content".to_owned(), content);
-        self.message.insert("refusal".to_owned(), refusal);
-        self.finish_reason = Some("stop".to_owned());
-        self.rest.clear();
-        self.rest.insert("logprobs".to_owned(), Value::Null);
-    }
-
-    fn to_json(&self) -> Value {
-        let mut body = Map::new();
-        body.insert("index".to_owned(), json!(self.index));
-        body.insert("message".to_owned(), Value::Object(self.message.clone()));
-        for (name, value) in &self.rest {
-            if name != "index" {
-                body.insert(name.clone(), value.clone());
-            }
-        }
-        body.insert("finish_reason".to_owned(), json!(self.finish_reason));
-        Value::Object(body)
-    }
-
-    fn deltas(&self) -> Vec<Value> {
-        let role = self.message.get("role").cloned().unwrap_or_else(|| json!("assistant"));
-        let mut deltas = vec![json!({"role": role, "content": ""})];
-        // Clients show what comes as it comes: thinking before what it led to, and what is done last.
-        let place = |name: &str| match THINKING.iter().position(|thinking| *thinking == name) {
-            Some(position) => position,
-            None => THINKING.len() + usize::from(name == "tool_calls" || name == "function_call"),
-        };
-        let mut fields: Vec<(&String, &Value)> = self.message.iter().collect();
-        fields.sort_by_key(|(name, _)| place(name));
-        for (name, value) in fields {
-            match (name.as_str(), value) {
-                ("role", _) | (_, Value::Null) => {}
-                ("tool_calls", Value::Array(calls)) => {
-                    for (position, call) in calls.iter().enumerate() {
-                        let mut call = call.clone();
-                        if let Some(call) = call.as_object_mut() {
-                            call.insert("index".to_owned(), json!(position));
-                        }
-                        deltas.push(json!({"tool_calls": [call]}));
-                    }
-                }
-                (_, Value::String(text)) if text.is_empty() => {}
-                (_, value) => deltas.push(json!({ name.as_str(): value })),
-            }
-        }
-        deltas
-    }
-}
-
-/// The strings of a value that are words. Identifiers, addresses and encoded data hold no blank; a string
-/// with one is read under whatever name it stands.
-fn collect_words<'a>(name: &str, value: &'a Value, words: &mut Vec<&'a str>) {
-    match value {
-        Value::String(text) => {
-            let data = matches!(name, "role" | "type" | "id" | "data" | "url" | "format" | "signature");
-            if !text.is_empty() && (!data || text.contains(char::is_whitespace)) {
-                words.push(text);
-            }
-        }
-        Value::Array(items) => items.iter().for_each(|item| collect_words(name, item, words)),
-        Value::Object(fields) => fields.iter().for_each(|(name, inner)| collect_words(name, inner, words)),
-        _ => {}
-    }
-}
-
-/// The words of a tool call beside the name and the arguments that [`tool_call_text`] reads.
-fn collect_odd_words<'a>(call: &'a Value, words: &mut Vec<&'a str>) {
-    for (name, value) in call.as_object().into_iter().flatten() {
-        match (name.as_str(), value) {
-            ("function" | "custom", Value::Object(fields)) => {
-                let known = |field: &str| matches!(field, "name" | "arguments" | "input");
-                let odd = fields.iter().filter(|(field, value)| !known(field) || !value.is_string());
-                odd.for_each(|(field, value)| collect_words(field, value, words));
-            }
-            _ => collect_words(name, value, words),
-        }
     }
 }
 

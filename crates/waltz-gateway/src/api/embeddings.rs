@@ -18,23 +18,31 @@ use crate::client::Client;
 use crate::live::{Gateway, Live};
 use crate::pipeline::Stop;
 use crate::receive::Incoming;
-use crate::record::{Recorded, record, record_stop};
+use crate::record::{Recorded, record, record_stop, unrecordable};
 use crate::respond::{Responded, Terminal, final_headers};
-use crate::{draft, reply, route};
+use crate::{draft, personal, reply, route};
 
 /// Answers one request on its own task.
 pub async fn run(gateway: Arc<Gateway>, live: Arc<Live>, incoming: Incoming, mut client: Client) -> Recorded {
     let began = incoming.began;
-    match pass_through(&live, incoming, &client).await {
-        Ok(responded) => record(responded, &gateway, &live.settings, &mut client).await,
-        Err(stop) => record_stop(stop, began, &gateway, &live.settings, &mut client).await,
+    match pass_through(&gateway, &live, incoming, &client).await {
+        Ok(responded) => record(responded, &gateway, &live, &mut client).await,
+        Err(stop) => record_stop(stop, began, &gateway, &live, &mut client).await,
     }
 }
 
-async fn pass_through(live: &Live, incoming: Incoming, client: &Client) -> Result<Responded, Stop> {
+async fn pass_through(
+    gateway: &Gateway,
+    live: &Live,
+    incoming: Incoming,
+    client: &Client,
+) -> Result<Responded, Stop> {
     let mut entry = Box::new(incoming.blank_record());
+    if let Some(error) = unrecordable(gateway, live) {
+        return Err(Stop::new(entry, Decision::Failed, error));
+    }
     let Incoming { began, body, .. } = incoming;
-    let parsed = match strict_json::parse_object(&body) {
+    let mut parsed = match strict_json::parse_object(&body) {
         Ok(parsed) => parsed,
         Err(error) => {
             let error = ApiError::invalid(format!("the request body is not valid JSON: {error}"), None);
@@ -55,9 +63,19 @@ async fn pass_through(live: &Live, incoming: Incoming, client: &Client) -> Resul
     };
     entry.agent.clone_from(&agent.name);
     entry.variant.clone_from(&agent.variant);
+    let mut untouched = true;
+    if live.settings.enabled {
+        let (treated, refused) = personal::treat_request(&parsed, &live.settings.personal);
+        entry.scanned.request_pii = treated.counts;
+        if let Some(error) = refused {
+            return Err(Stop::new(entry, Decision::Blocked, error));
+        }
+        untouched = treated.fields.is_empty();
+        parsed.extend(treated.fields);
+    }
     let body_for = |target: &Target| {
         let wanted = &target.model;
-        if *wanted == model {
+        if *wanted == model && untouched {
             return body.clone();
         }
         let mut renamed = parsed.clone();

@@ -18,7 +18,7 @@ use crate::coach::look_up;
 use crate::live::{Gateway, Live};
 use crate::pipeline::Stop;
 use crate::receive::{Incoming, checked_word, context};
-use crate::record::{Recorded, record, record_stop};
+use crate::record::{Recorded, record, record_stop, unrecordable};
 use crate::respond::{Responded, Terminal, final_headers};
 use crate::{reply, route};
 
@@ -71,8 +71,8 @@ struct Revision<'a> {
 pub async fn run(gateway: Arc<Gateway>, live: Arc<Live>, incoming: Incoming, mut client: Client) -> Recorded {
     let began = incoming.began;
     match evaluate(&gateway, &live, incoming, &client).await {
-        Ok(responded) => record(responded, &gateway, &live.settings, &mut client).await,
-        Err(stop) => record_stop(stop, began, &gateway, &live.settings, &mut client).await,
+        Ok(responded) => record(responded, &gateway, &live, &mut client).await,
+        Err(stop) => record_stop(stop, began, &gateway, &live, &mut client).await,
     }
 }
 
@@ -83,6 +83,9 @@ async fn evaluate(
     client: &Client,
 ) -> Result<Responded, Stop> {
     let mut entry = Box::new(incoming.blank_record());
+    if let Some(error) = unrecordable(gateway, live) {
+        return Err(Stop::new(entry, Decision::Failed, error));
+    }
     let began = incoming.began;
     let (asked, request) = match read(&incoming.body) {
         Ok(read) => read,

@@ -1,5 +1,7 @@
 //! `/healthz`: the process lives. `/readyz`: it should get traffic.
 
+use std::sync::atomic::Ordering;
+
 use axum::response::Response;
 use http::StatusCode;
 use serde_json::json;
@@ -17,8 +19,16 @@ pub fn ready(gateway: &Gateway) -> Response {
     let settings = &gateway.live.load().settings;
     let health = gateway.store.health();
     let mut degraded = Vec::new();
-    if settings.stage_wanted == 2 {
-        degraded.push("stage 2 was asked for and there are no trained weights; stage 1 serves".to_owned());
+    if settings.stage < settings.stage_wanted {
+        // The log names the file and the reason.
+        degraded
+            .push("stage 2 was asked for and its weights are missing or unusable; stage 1 serves".to_owned());
+    }
+    if gateway.outdated.load(Ordering::Relaxed) {
+        degraded.push(
+            "the configuration's files changed and cannot be used; what they said before is in force"
+                .to_owned(),
+        );
     }
     if health.drain_error.is_some() {
         // Why stands in the log: anybody may ask here, and the reason can name hosts and users.
@@ -41,6 +51,7 @@ pub fn ready(gateway: &Gateway) -> Response {
     let body = json!({
         "status": if draining { "draining" } else if degraded.is_empty() { "ready" } else { "degraded" },
         "degraded": degraded,
+        "stage": settings.stage,
         "undrained_bytes": health.undrained_bytes,
         "unrecorded": gateway.recording.failures(),
     });

@@ -37,8 +37,8 @@ async fn store(
     }
     // A fresh answer may still be on its way from the journal to the database.
     let settled = gateway.settled().await;
-    let known = gateway.store.response_exists(caller.scope(), &outcome.response_id).await;
-    if !known.map_err(|error| unavailable(&error))? {
+    let tenant = gateway.store.tenant_of_response(caller.scope(), &outcome.response_id).await;
+    let Some(tenant) = tenant.map_err(|error| unavailable(&error))? else {
         if !settled {
             return Err(behind());
         }
@@ -50,13 +50,13 @@ async fn store(
             code: "response_not_found".into(),
             retry: Retry::Never,
         });
-    }
+    };
     for text in [&mut outcome.comment, &mut outcome.error_class].into_iter().flatten() {
-        *text = waltz_screen::mask(text).text.into_owned();
+        *text = gateway.live.load().settings.personal.stored(text).into_owned();
     }
     let id = id::new_request_id().replacen("req_", "out_", 1);
-    let entry = Entry::Outcome { outcome, tenant: caller.tenant.clone(), received_at, id: id.clone() };
-    gateway.store.append(&entry).map_err(|error| unavailable(&error))?;
+    let entry = Entry::Outcome { outcome, tenant, received_at, id: id.clone() };
+    gateway.append(&entry).map_err(|error| unavailable(&error))?;
     Ok(id)
 }
 

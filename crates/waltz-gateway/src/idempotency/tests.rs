@@ -101,6 +101,26 @@ async fn a_stream_without_its_end_is_not_kept() {
     }
 }
 
+#[tokio::test]
+async fn what_the_failure_policy_answered_is_not_kept() {
+    let mut headers = HeaderMap::new();
+    headers.insert("x-waltz-decision", "degraded".parse().unwrap());
+    for stream in [false, true] {
+        let answers = Answers::default();
+        let (first, _) = answers.enter(named(0), b"{}", KEEP).unwrap();
+        let (mut client, line) = new_line();
+        if stream {
+            client.begin_stream(headers.clone()).await.unwrap();
+            client.frame(Bytes::from_static(b"end")).await.unwrap();
+        } else {
+            client.whole(StatusCode::OK, headers.clone(), Bytes::from_static(b"{}")).unwrap();
+        }
+        drop(client);
+        answers.write(first.unwrap(), line, Bytes::from_static(b"end")).await;
+        assert_eq!(answers.table().entries.len(), 0);
+    }
+}
+
 #[test]
 fn a_name_is_of_one_tenant_and_one_path() {
     let mut headers = HeaderMap::new();

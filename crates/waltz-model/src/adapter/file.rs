@@ -3,6 +3,7 @@
 //! Each projection has `NAME.lora_a` (rank, columns) and `NAME.lora_b` (rows, rank), named as in GGUF; classifier
 //! heads are `heads.weight` and `heads.bias`. A hash in the note covers the note and every number.
 
+use std::fmt;
 use std::path::Path;
 
 use ::safetensors::tensor::TensorView;
@@ -12,9 +13,9 @@ use sha2::{Digest, Sha256};
 
 use crate::generate::Pooling;
 use crate::map::write_whole;
-use crate::models::hex;
+use crate::models::{check_hash, hex};
 use crate::safetensors::TensorFile;
-use crate::weights::Site;
+use crate::weights::{LARGEST, Site};
 use crate::{Error, Shape};
 
 const VERSION: u32 = 1;
@@ -43,11 +44,12 @@ impl LoraConfig {
     /// Says what is out of range.
     pub(crate) fn check(&self) -> Result<(), String> {
         let Self { rank, alpha } = *self;
-        if (1..=MOST_RANK).contains(&rank) && alpha.is_finite() {
+        // A larger alpha could make numbers of B infinite that are not.
+        if (1..=MOST_RANK).contains(&rank) && alpha.abs() <= LARGEST {
             return Ok(());
         }
         Err(format!(
-            "its rank is {rank} and its alpha {alpha}; expected a rank of 1 to {MOST_RANK}, alpha finite"
+            "its rank is {rank} and its alpha {alpha}; expected a rank of 1 to {MOST_RANK}, alpha up to {LARGEST}"
         ))
     }
 }
@@ -65,15 +67,34 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Refuses weights that were made for another model file.
-    pub(crate) fn check_base(&self, path: &Path, base: &str) -> Result<(), Error> {
+    /// Refuses weights that were made for another model file; `what` are they.
+    pub(crate) fn check_base(&self, what: &str, base: &str) -> Result<(), Error> {
         if self.base == base {
             return Ok(());
         }
         Err(Error::Mismatch {
-            what: format!("the model file that `{}` was made for", path.display()),
+            what: format!("the model file that {what} was made for"),
             expected: format!("SHA-256 {}", self.base),
             found: format!("SHA-256 {base}"),
+        })
+    }
+}
+
+/// The agents that adapters are made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Agent {
+    /// Writes answers.
+    Conversation,
+    /// Reads drafts and says what to do better.
+    Feedback,
+}
+
+impl fmt::Display for Agent {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Conversation => "conversation",
+            Self::Feedback => "feedback",
         })
     }
 }
@@ -88,6 +109,21 @@ pub struct HeadsConfig {
     pub pooling: Pooling,
 }
 
+impl HeadsConfig {
+    /// Says what cannot be: heads are told apart by their names.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.names.is_empty() {
+            return Err("a classifier without heads; expected at least one".to_owned());
+        }
+        let mut names: Vec<&String> = self.names.iter().collect();
+        names.sort();
+        match names.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(format!("two heads are called `{}`", pair[0])),
+            None => Ok(()),
+        }
+    }
+}
+
 /// What the file says of itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -100,6 +136,9 @@ pub struct AdapterNote {
     pub heads: Option<HeadsConfig>,
     /// Where it comes from.
     pub origin: Origin,
+    /// The agent that it was trained for; either where it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<Agent>,
     /// Steps of the run.
     pub steps: u32,
     /// SHA-256 of all of this, with an empty text here, and of every tensor.
@@ -130,31 +169,42 @@ impl AdapterFile {
     ) -> Self {
         let (config, heads) =
             heads.map_or((None, None), |(config, weights, bias)| (Some(config), Some((weights, bias))));
-        let note =
-            AdapterNote { version: VERSION, lora, heads: config, origin, steps, content: String::new() };
+        let content = String::new();
+        let note = AdapterNote { version: VERSION, lora, heads: config, origin, agent: None, steps, content };
         let mut file = Self { note, layers, heads };
         file.note.content = file.content(shape);
         file
     }
 
+    /// The same for one agent alone.
+    pub fn for_agent(mut self, agent: Agent, shape: &Shape) -> Self {
+        self.note.agent = Some(agent);
+        self.note.content = self.content(shape);
+        self
+    }
+
     /// Reads a file that was made for a model of this shape and this hash. Everything is checked.
     pub fn read(path: &Path, shape: &Shape, base: &str) -> Result<Self, Error> {
         let refuse = |reason: String| Error::malformed(path, reason);
-        let mapped = TensorFile::open(path)?;
-        let tensors = mapped.tensors()?;
+        let content = TensorFile::read(path)?;
+        let tensors = content.tensors()?;
         let note: AdapterNote = serde_json::from_str(&tensors.note(NOTE)?)
             .map_err(|error| refuse(format!("its note cannot be read: {error}")))?;
         if note.version != VERSION {
             return Err(refuse(format!("its form is of version {}; expected {VERSION}", note.version)));
         }
-        note.origin.check_base(path, base)?;
+        note.origin.check_base(&format!("`{}`", path.display()), base)?;
         if note.lora.is_none() && note.heads.is_none() {
             return Err(refuse("it has neither an adapter nor heads".to_owned()));
         }
         let mut expected = 0;
         let mut floats = |name: &str, size: &[usize]| {
             expected += 1;
-            tensors.floats(name, size)
+            let values = tensors.floats(name, size)?;
+            match values.iter().all(|value| value.abs() <= LARGEST) {
+                true => Ok(values),
+                false => Err(refuse(format!("tensor `{name}` holds numbers larger than {LARGEST}"))),
+            }
         };
         let mut layers = Vec::new();
         if let Some(config) = note.lora {
@@ -174,27 +224,26 @@ impl AdapterFile {
         }
         let heads = match &note.heads {
             None => None,
-            Some(HeadsConfig { names, .. }) => Some((
-                floats("heads.weight", &[names.len(), shape.width])?,
-                floats("heads.bias", &[names.len()])?,
-            )),
+            Some(config) => {
+                config.check().map_err(refuse)?;
+                let count = config.names.len();
+                Some((floats("heads.weight", &[count, shape.width])?, floats("heads.bias", &[count])?))
+            }
         };
         if tensors.count() != expected {
             return Err(refuse(format!("it has {} tensors; expected {expected}", tensors.count())));
         }
         let file = Self { note, layers, heads };
-        let found = file.content(shape);
-        if found != file.note.content {
-            let what = format!("`{}`", path.display());
-            let hash = |hash: &str| format!("SHA-256 {hash}");
-            return Err(Error::Mismatch { what, expected: hash(&file.note.content), found: hash(&found) });
-        }
+        check_hash(path, &file.note.content, &file.content(shape))?;
         Ok(file)
     }
 
     /// Writes the file, as a whole or not at all.
     pub fn write(&self, path: &Path, shape: &Shape) -> Result<(), Error> {
         let refuse = |reason: String| Error::malformed(path, reason);
+        if !self.fits(shape) {
+            return Err(refuse("it was made for a model of another shape".to_owned()));
+        }
         let mut views = Vec::new();
         let tensors = self.tensors(shape);
         for (name, size, bytes) in &tensors {
@@ -213,10 +262,29 @@ impl AdapterFile {
         &self.note
     }
 
-    /// Whether every number is finite.
-    pub(crate) fn finite(&self) -> bool {
+    /// Whether it has the tensors of a model of this shape.
+    fn fits(&self, shape: &Shape) -> bool {
+        let rank = self.note.lora.map_or(0, |lora| lora.rank);
+        let layers = if self.note.lora.is_some() { shape.layers } else { 0 };
+        let is_of = |site: &Site, (a, b): &Factors| {
+            a.len() == site.parts.len() * rank * site.columns && b.len() == site.rows() * rank
+        };
+        let mut pairs = self
+            .layers
+            .iter()
+            .enumerate()
+            .flat_map(|(layer, pairs)| Site::of_layer(shape, layer).into_iter().zip(pairs));
+        let heads = self.note.heads.as_ref().map_or(0, |config| config.names.len());
+        let is_wide = |(weights, bias): &Factors| bias.len() == heads && weights.len() == heads * shape.width;
+        self.layers.len() == layers
+            && pairs.all(|(site, pair)| is_of(&site, pair))
+            && self.heads.as_ref().map_or(heads == 0, is_wide)
+    }
+
+    /// Whether every number is one that [`Self::read`] accepts.
+    pub(crate) fn is_sound(&self) -> bool {
         let pairs = self.layers.iter().flatten().chain(&self.heads);
-        pairs.flat_map(|(a, b)| a.iter().chain(b)).all(|value| value.is_finite())
+        pairs.flat_map(|(a, b)| a.iter().chain(b)).all(|value| value.abs() <= LARGEST)
     }
 
     /// Name, size and bytes of each tensor, always in the same order.

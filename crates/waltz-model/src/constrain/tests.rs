@@ -299,7 +299,7 @@ fn the_real_model_writes_the_object() {
     let tokenizer = Arc::new(Tokenizer::from_gguf(&gguf).unwrap());
     let template = Template::from_gguf(&gguf, &tokenizer).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let model = Arc::new(Model::open(gguf.path(), folder.path()).unwrap());
+    let model = Arc::new(Model::open(&real::pinned(gguf.path().to_owned()), folder.path()).unwrap());
     let room = Room::start(model, Arc::clone(&tokenizer), RoomSettings::default()).unwrap();
     let setup = Setup::new(&tokenizer, &opinion());
     let asked = "Judge this answer: I cannot tell you the capital of France. Write JSON.";

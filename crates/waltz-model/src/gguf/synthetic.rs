@@ -23,6 +23,16 @@ pub(crate) struct Synthetic {
     pub(crate) tensors: Vec<Tensor>,
 }
 
+/// Sizes of a language model with heads of 16, half of them with keys and values of their own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) layers: u32,
+    pub(crate) width: u32,
+    pub(crate) hidden: u32,
+    pub(crate) vocabulary: u32,
+    pub(crate) context: u32,
+}
+
 impl Synthetic {
     pub(crate) fn new() -> Self {
         Self { version: 3, alignment: 32, fields: Vec::new(), tensors: Vec::new() }
@@ -35,6 +45,49 @@ impl Synthetic {
 
     pub(crate) fn tensor(mut self, name: &str, shape: &[u64], kind: u32, bytes: Vec<u8>) -> Self {
         self.tensors.push((name.to_owned(), shape.to_vec(), kind, bytes));
+        self
+    }
+
+    /// Adds sizes and random weights, always the same ones, of a model of Llama's family.
+    pub(crate) fn language_model(mut self, sizes: Sizes) -> Self {
+        let Sizes { layers, width, hidden, vocabulary, context } = sizes;
+        let (heads, kv_width) = (width / 16, width / 2);
+        self = self
+            .with("general.architecture", Value::Text("llama".to_owned()))
+            .with("llama.block_count", Value::U32(layers))
+            .with("llama.context_length", Value::U32(context))
+            .with("llama.embedding_length", Value::U32(width))
+            .with("llama.feed_forward_length", Value::U32(hidden))
+            .with("llama.attention.head_count", Value::U32(heads))
+            .with("llama.attention.head_count_kv", Value::U32(heads / 2))
+            .with("llama.rope.freq_base", Value::F32(10_000.0))
+            .with("llama.attention.layer_norm_rms_epsilon", Value::F32(1e-5));
+        let mut state = 1_u64;
+        let mut add = |name: String, shape: &[u32], centre: f32, spread: f32| {
+            let shape: Vec<u64> = shape.iter().map(|size| u64::from(*size)).collect();
+            let count: u64 = shape.iter().product();
+            let mut bytes = Vec::new();
+            for _ in 0..count {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let unit = (state >> 40) as f32 / (1_u64 << 24) as f32;
+                bytes.extend((centre + spread * (unit - 0.5)).to_le_bytes());
+            }
+            self.tensors.push((name, shape, 0, bytes));
+        };
+        add("token_embd.weight".to_owned(), &[width, vocabulary], 0.0, 1.0);
+        for layer in 0..layers {
+            let name = |part: &str| format!("blk.{layer}.{part}.weight");
+            add(name("attn_norm"), &[width], 1.0, 0.2);
+            add(name("attn_q"), &[width, width], 0.0, 1.0);
+            add(name("attn_k"), &[width, kv_width], 0.0, 1.0);
+            add(name("attn_v"), &[width, kv_width], 0.0, 1.0);
+            add(name("attn_output"), &[width, width], 0.0, 0.5);
+            add(name("ffn_norm"), &[width], 1.0, 0.2);
+            add(name("ffn_gate"), &[width, hidden], 0.0, 0.5);
+            add(name("ffn_up"), &[width, hidden], 0.0, 0.5);
+            add(name("ffn_down"), &[hidden, width], 0.0, 0.5);
+        }
+        add("output_norm.weight".to_owned(), &[width], 1.0, 0.2);
         self
     }
 

@@ -13,8 +13,9 @@ struct Row {
 }
 
 fn open(kind: MatrixKind) -> Option<MiniLm> {
-    let weights = real::file("minilm", "model.safetensors")?;
-    Some(MiniLm::open(&weights, &real::file("minilm", "vocab.txt")?, kind).unwrap())
+    let weights = real::pinned(real::file("minilm", "model.safetensors")?);
+    let vocabulary = real::pinned(real::file("minilm", "vocab.txt")?);
+    Some(MiniLm::open(&weights, &vocabulary, kind).unwrap())
 }
 
 fn rows() -> Vec<Row> {
@@ -69,13 +70,35 @@ fn texts_that_mean_the_same_are_near() {
 
 #[test]
 fn files_of_another_model_are_refused() {
-    let Some(vocabulary) = real::file("minilm", "vocab.txt") else { return };
+    let Some(vocabulary) = real::file("minilm", "vocab.txt").map(real::pinned) else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.safetensors");
     std::fs::write(&path, b"\x02\0\0\0\0\0\0\0{}").unwrap();
-    let message = MiniLm::open(&path, &vocabulary, MatrixKind::F32).unwrap_err().to_string();
+    let weights = real::pinned(path);
+    let message = MiniLm::open(&weights, &vocabulary, MatrixKind::F32).unwrap_err().to_string();
     assert!(
         message.contains("model.safetensors") && message.contains("embeddings.word_embeddings.weight"),
         "{message}"
     );
+}
+
+#[test]
+fn other_bytes_than_were_pulled_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, name).unwrap();
+        real::pinned(path)
+    };
+    let (weights, vocabulary) = (file("model.safetensors"), file("vocab.txt"));
+    for changed in [&weights, &vocabulary] {
+        let sound = std::fs::read(&changed.path).unwrap();
+        std::fs::write(&changed.path, "other bytes").unwrap();
+        let error = MiniLm::open(&weights, &vocabulary, MatrixKind::Q8).unwrap_err();
+        let named = error.to_string().contains(&changed.path.display().to_string());
+        assert!(named && matches!(error, Error::Mismatch { .. }), "{error}");
+        std::fs::write(&changed.path, sound).unwrap();
+    }
+    let error = MiniLm::open(&weights, &vocabulary, MatrixKind::Q8).unwrap_err();
+    assert!(matches!(error, Error::Malformed { .. }), "the right bytes are read: {error}");
 }

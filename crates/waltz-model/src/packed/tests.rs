@@ -24,10 +24,10 @@ fn the_packed_model_computes_what_the_original_does() {
     let tiny = Tiny::new();
     let folder = tempfile::tempdir().unwrap();
     let expected = output(&tiny.model(MatrixKind::Q8));
-    assert_eq!(output(&Model::open(&tiny.path(), folder.path()).unwrap()), expected);
+    assert_eq!(output(&Model::open(&tiny.pinned(), folder.path()).unwrap()), expected);
     let path = packed_in(folder.path());
     let made = fs::metadata(&path).unwrap().modified().unwrap();
-    assert_eq!(output(&Model::open(&tiny.path(), folder.path()).unwrap()), expected);
+    assert_eq!(output(&Model::open(&tiny.pinned(), folder.path()).unwrap()), expected);
     assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), made, "it is made once");
 }
 
@@ -35,7 +35,7 @@ fn the_packed_model_computes_what_the_original_does() {
 fn a_damaged_file_is_made_anew() {
     let tiny = Tiny::new();
     let folder = tempfile::tempdir().unwrap();
-    let expected = output(&Model::open(&tiny.path(), folder.path()).unwrap());
+    let expected = output(&Model::open(&tiny.pinned(), folder.path()).unwrap());
     let path = packed_in(folder.path());
     let sound = fs::read(&path).unwrap();
     let hash = Sha256::digest(fs::read(tiny.path()).unwrap()).into();
@@ -52,7 +52,7 @@ fn a_damaged_file_is_made_anew() {
         fs::write(&path, &bytes).unwrap();
         let error = read(&path, &hash).unwrap_err().to_string();
         assert!(error.contains(".q8"), "{error} names the file");
-        assert_eq!(output(&Model::open(&tiny.path(), folder.path()).unwrap()), expected);
+        assert_eq!(output(&Model::open(&tiny.pinned(), folder.path()).unwrap()), expected);
         assert_eq!(fs::read(packed_in(folder.path())).unwrap(), sound);
     }
 }
@@ -63,7 +63,7 @@ fn many_may_make_it_at_once() {
     let folder = tempfile::tempdir().unwrap();
     std::thread::scope(|scope| {
         for _ in 0..8 {
-            scope.spawn(|| Model::open(&tiny.path(), folder.path()).unwrap());
+            scope.spawn(|| Model::open(&tiny.pinned(), folder.path()).unwrap());
         }
     });
     let mode = fs::metadata(packed_in(folder.path())).unwrap().permissions().mode();
@@ -77,9 +77,9 @@ fn another_model_under_the_same_name_gets_its_own_file() {
     file.tensors[0].3[4..8].copy_from_slice(&0.25_f32.to_le_bytes());
     let second = Tiny::with(&file);
     let folder = tempfile::tempdir().unwrap();
-    Model::open(&first.path(), folder.path()).unwrap();
+    Model::open(&first.pinned(), folder.path()).unwrap();
     let of_first = packed_in(folder.path());
-    Model::open(&second.path(), folder.path()).unwrap();
+    Model::open(&second.pinned(), folder.path()).unwrap();
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     let hash = Sha256::digest(fs::read(second.path()).unwrap()).into();
     assert!(read(&of_first, &hash).unwrap_err().to_string().contains("another model file"));
@@ -88,6 +88,23 @@ fn another_model_under_the_same_name_gets_its_own_file() {
 #[test]
 fn a_folder_that_cannot_be_written_is_named() {
     let tiny = Tiny::new();
-    let error = Model::open(&tiny.path(), &tiny.path()).unwrap_err().to_string();
+    let error = Model::open(&tiny.pinned(), &tiny.path()).unwrap_err().to_string();
     assert!(error.contains("tiny.gguf"), "{error}");
+}
+
+#[test]
+fn other_bytes_than_were_pulled_are_refused() {
+    let tiny = Tiny::new();
+    let folder = tempfile::tempdir().unwrap();
+    let pinned = tiny.pinned();
+    Model::open(&pinned, folder.path()).unwrap();
+    let mut bytes = fs::read(tiny.path()).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    // A new file, as when a rename replaces it.
+    fs::remove_file(tiny.path()).unwrap();
+    fs::write(tiny.path(), bytes).unwrap();
+    let error = Model::open(&pinned, folder.path()).unwrap_err();
+    assert!(matches!(error, Error::Mismatch { .. }), "{error}");
+    packed_in(folder.path());
 }

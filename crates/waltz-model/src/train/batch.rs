@@ -61,6 +61,24 @@ impl Example {
 /// A fingerprint of data: SHA-256 over all tokens and weights. Two runs with one fingerprint saw the same texts in the
 /// same order.
 pub fn fingerprint(examples: &[Example]) -> String {
+    hex(hashed(examples))
+}
+
+/// The fingerprint of texts with the labels of each, in the same order.
+pub fn labelled_fingerprint(examples: &[Example], labels: &[Vec<f32>]) -> String {
+    let mut hasher = hashed(examples);
+    for own in labels {
+        hasher.update((own.len() as u64).to_le_bytes());
+        for label in own {
+            // What is unknown is one thing, whatever bits say so.
+            let label = if label.is_nan() { f32::NAN } else { *label };
+            hasher.update(label.to_le_bytes());
+        }
+    }
+    hex(hasher)
+}
+
+fn hashed(examples: &[Example]) -> Sha256 {
     let mut hasher = Sha256::new();
     for example in examples {
         hasher.update((example.len() as u64).to_le_bytes());
@@ -69,7 +87,7 @@ pub fn fingerprint(examples: &[Example]) -> String {
             hasher.update(weight.to_le_bytes());
         }
     }
-    hex(hasher)
+    hasher
 }
 
 /// Packs examples in their order into batches of at most `most` tokens.
@@ -213,6 +231,22 @@ mod tests {
         ];
         assert_eq!(fingerprint(&texts), fingerprint(&[one, two]));
         assert!(others.iter().all(|other| fingerprint(other) != fingerprint(&texts)));
+    }
+
+    #[test]
+    fn a_fingerprint_sees_labels_whatever_is_unknown() {
+        let texts = [Example::text(&[1, 2]), Example::text(&[3])];
+        let of = |labels: [&[f32]; 2]| labelled_fingerprint(&texts, &labels.map(<[f32]>::to_vec));
+        let one = of([&[1.0, f32::NAN], &[0.0, 0.5]]);
+        assert_eq!(one, of([&[1.0, -f32::NAN], &[0.0, 0.5]]));
+        let others = [
+            of([&[0.0, f32::NAN], &[1.0, 0.5]]),
+            of([&[1.0, 0.0], &[0.0, 0.5]]),
+            of([&[1.0], &[f32::NAN, 0.0, 0.5]]),
+            labelled_fingerprint(&texts[..1], &[vec![1.0, f32::NAN], vec![0.0, 0.5]]),
+            fingerprint(&texts),
+        ];
+        assert!(!others.contains(&one));
     }
 
     #[test]

@@ -50,12 +50,6 @@ impl<T: Number> Cpu<T> {
         rooms().push(room);
     }
 
-    /// Calls `work` with neighbouring parts of two buffers of one length.
-    fn parts(&self, from: &[T], to: &mut [T], work: impl Fn(&[T], &mut [T]) + Sync) {
-        assert_eq!(from.len(), to.len(), "buffers of one length");
-        self.threads.each(from.chunks(PART).zip(to.chunks_mut(PART)), |(from, to)| work(from, to));
-    }
-
     /// Calls `work` with the number of each row of `matrix` and the row.
     fn rows(&self, matrix: &mut [T], width: usize, work: impl Fn(usize, &mut [T]) + Sync) {
         self.threads.tiles(matrix, width, ROWS, width, |mut tile| {
@@ -68,13 +62,6 @@ impl<T: Number> Cpu<T> {
     fn product(&self, factors: Factors<'_, T>, (output, grid): (&mut [T], Grid)) {
         let tile = Tile::new(&mut output[grid.first..], grid.rows, grid.columns, grid.stride);
         product::multiply(self, &factors, tile);
-    }
-
-    fn copy_rows(&self, from: &[T], width: usize, rows: &[u32], output: &mut [T]) {
-        assert_eq!(output.len(), rows.len() * width, "one row for each that is named");
-        self.rows(output, width, |row, output| {
-            output.copy_from_slice(&from[rows[row] as usize * width..][..width]);
-        });
     }
 
     /// Adds rows of `from` to the named rows of `output`, in order.
@@ -126,22 +113,14 @@ impl<T: Number> Device for Cpu<T> {
         self.read(floats)
     }
 
-    fn clear(&self, numbers: &mut Vec<T>) -> Result<(), Error> {
-        self.threads.each(numbers.chunks_mut(PART), |part| part.fill(T::default()));
+    fn clear(&self, floats: &mut Vec<T>) -> Result<(), Error> {
+        self.threads.each(floats.chunks_mut(PART), |part| part.fill(T::default()));
         Ok(())
     }
 
     fn copy(&self, from: &Vec<T>, to: &mut Vec<T>) -> Result<(), Error> {
-        self.parts(from, to, |from, to| to.copy_from_slice(from));
-        Ok(())
-    }
-
-    fn add(&self, from: &Vec<T>, to: &mut Vec<T>) -> Result<(), Error> {
-        self.parts(from, to, |from, to| {
-            for (to, from) in to.iter_mut().zip(from) {
-                *to += *from;
-            }
-        });
+        assert_eq!(from.len(), to.len(), "buffers of one length");
+        self.threads.each(from.chunks(PART).zip(to.chunks_mut(PART)), |(from, to)| to.copy_from_slice(from));
         Ok(())
     }
 
@@ -172,11 +151,6 @@ impl<T: Number> Device for Cpu<T> {
         self.multiply(form, scale, left, right, 1.0, output)
     }
 
-    fn embed(&self, table: &Vec<T>, width: usize, tokens: &[u32], output: &mut Vec<T>) -> Result<(), Error> {
-        self.copy_rows(table, width, tokens, output);
-        Ok(())
-    }
-
     fn embed_back(
         &self,
         gradient: &Vec<T>,
@@ -189,7 +163,10 @@ impl<T: Number> Device for Cpu<T> {
     }
 
     fn gather(&self, from: &Vec<T>, width: usize, rows: &[u32], output: &mut Vec<T>) -> Result<(), Error> {
-        self.copy_rows(from, width, rows, output);
+        assert_eq!(output.len(), rows.len() * width, "one row for each that is named");
+        self.rows(output, width, |row, output| {
+            output.copy_from_slice(&from[rows[row] as usize * width..][..width]);
+        });
         Ok(())
     }
 

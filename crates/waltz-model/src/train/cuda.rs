@@ -18,6 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cudarc::cublas::CudaBlas;
+use cudarc::cublas::sys::libraryPropertyType as Property;
 use cudarc::driver::result::{device, mem_pool};
 use cudarc::driver::sys::CUmemPool_attribute as PoolAttribute;
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DeviceRepr};
@@ -32,6 +33,10 @@ use crate::Error;
 pub type Numbers = CudaSlice<u16>;
 /// Numbers on the GPU in full precision.
 pub type Floats = CudaSlice<f32>;
+
+const OPEN: &str = "open the GPU";
+/// The major version of CUDA that driver and cuBLAS must have at least.
+const CUDA: i32 = 13;
 
 /// One GPU.
 pub struct Cuda {
@@ -48,7 +53,6 @@ pub struct Cuda {
 impl Cuda {
     /// Opens the GPU of this number, from 0.
     pub fn new(ordinal: usize) -> Result<Self, Error> {
-        const OPEN: &str = "open the GPU";
         // SAFETY: only looks whether the driver's and cuBLAS's libraries can be loaded.
         let found =
             unsafe { (cudarc::driver::sys::is_culib_present(), cudarc::cublas::sys::is_culib_present()) };
@@ -60,6 +64,7 @@ impl Cuda {
                 return Err(failed(OPEN)(reason));
             }
         }
+        check_versions()?;
         let context = CudaContext::new(ordinal).map_err(failed(OPEN))?;
         // SAFETY: all work runs on one stream, in order; there is nothing to wait for between streams.
         unsafe { context.disable_event_tracking() };
@@ -125,6 +130,31 @@ impl Cuda {
     }
 }
 
+/// Refuses libraries that are too old: their missing functions would be noticed only when they are called, by a panic.
+fn check_versions() -> Result<(), Error> {
+    let (mut driver, mut blas) = (0, 0);
+    // SAFETY: both only write one int, exist in every version, and the libraries are there.
+    let answers = unsafe {
+        (
+            cudarc::driver::sys::cuDriverGetVersion(&raw mut driver).result().map_err(failed(OPEN)),
+            cudarc::cublas::sys::cublasGetProperty(Property::MAJOR_VERSION, &raw mut blas)
+                .result()
+                .map_err(failed(OPEN)),
+        )
+    };
+    answers.0.and(answers.1)?;
+    // The driver says 13000 for 13.0.
+    new_enough("the NVIDIA driver", driver / 1000)?;
+    new_enough("cuBLAS", blas)
+}
+
+fn new_enough(what: &str, major: i32) -> Result<(), Error> {
+    match major >= CUDA {
+        true => Ok(()),
+        false => Err(failed(OPEN)(format!("{what} is of CUDA {major}; expected {CUDA} or newer"))),
+    }
+}
+
 /// Wraps what CUDA said for `map_err`.
 fn failed<E: ToString>(operation: &'static str) -> impl Fn(E) -> Error {
     move |reason| Error::Device { operation, reason: reason.to_string() }
@@ -176,17 +206,13 @@ impl Device for Cuda {
         self.download(floats)
     }
 
-    fn clear(&self, numbers: &mut Numbers) -> Result<(), Error> {
-        self.stream.memset_zeros(numbers).map_err(failed("clear a buffer"))
+    fn clear(&self, floats: &mut Floats) -> Result<(), Error> {
+        self.stream.memset_zeros(floats).map_err(failed("clear a buffer"))
     }
 
     fn copy(&self, from: &Numbers, to: &mut Numbers) -> Result<(), Error> {
         fits("copy a buffer", from.len(), to.len())?;
         self.stream.memcpy_dtod(from, to).map_err(failed("copy a buffer"))
-    }
-
-    fn add(&self, from: &Numbers, to: &mut Numbers) -> Result<(), Error> {
-        self.add_numbers(from, to)
     }
 
     fn multiply(
@@ -210,16 +236,6 @@ impl Device for Cuda {
         output: (&mut Floats, Grid),
     ) -> Result<(), Error> {
         self.product(form, scale, left, right, 1.0, output)
-    }
-
-    fn embed(
-        &self,
-        table: &Numbers,
-        width: usize,
-        tokens: &[u32],
-        output: &mut Numbers,
-    ) -> Result<(), Error> {
-        self.gather_rows(table, width, tokens, output)
     }
 
     fn embed_back(
@@ -318,6 +334,13 @@ impl Device for Cuda {
 mod tests {
     use super::*;
 
+    #[test]
+    fn old_libraries_are_refused_by_name() {
+        new_enough("cuBLAS", 13).unwrap();
+        let error = new_enough("cuBLAS", 12).unwrap_err().to_string();
+        assert!(error.contains("cuBLAS is of CUDA 12; expected 13 or newer"), "{error}");
+    }
+
     /// What a user sees on a machine without a GPU. On one that has it, `gpu operations` checks the device itself.
     #[test]
     fn what_is_missing_is_said() {
@@ -325,7 +348,7 @@ mod tests {
             Ok(cuda) => assert!(!cuda.name().unwrap().is_empty()),
             Err(error) => {
                 let text = error.to_string();
-                let known = ["libcuda", "LD_LIBRARY_PATH", "cargo xtask cuda", "CUDA_ERROR"];
+                let known = ["libcuda", "LD_LIBRARY_PATH", "cargo xtask cuda", "CUDA_ERROR", "or newer"];
                 assert!(known.iter().any(|part| text.contains(part)), "{text}");
             }
         }

@@ -123,12 +123,10 @@ pub trait Device {
     fn read(&self, numbers: &Self::Numbers) -> Result<Vec<f32>, Error>;
     /// Waits and copies to the host.
     fn read_floats(&self, floats: &Self::Floats) -> Result<Vec<f32>, Error>;
-    /// Sets a buffer to zero.
-    fn clear(&self, numbers: &mut Self::Numbers) -> Result<(), Error>;
+    /// Sets a buffer to zero, without taking memory.
+    fn clear(&self, floats: &mut Self::Floats) -> Result<(), Error>;
     /// Copies `from` to `to`, of one length.
     fn copy(&self, from: &Self::Numbers, to: &mut Self::Numbers) -> Result<(), Error>;
-    /// `to += from`, of one length.
-    fn add(&self, from: &Self::Numbers, to: &mut Self::Numbers) -> Result<(), Error>;
 
     /// `output = keep * output + scale * left x right`; `keep` is 0 or 1, and 0 overwrites whatever was there.
     fn multiply(
@@ -150,23 +148,8 @@ pub trait Device {
         output: (&mut Self::Floats, Grid),
     ) -> Result<(), Error>;
 
-    /// Rows of `table` (any number of rows of `width`) by token: `output` has one row per token.
-    fn embed(
-        &self,
-        table: &Self::Numbers,
-        width: usize,
-        tokens: &[u32],
-        output: &mut Self::Numbers,
-    ) -> Result<(), Error>;
-    /// The way back: adds each row of `gradient` to its token's row of `table`, in the order of the tokens.
-    fn embed_back(
-        &self,
-        gradient: &Self::Numbers,
-        width: usize,
-        tokens: &[u32],
-        table: &mut Self::Floats,
-    ) -> Result<(), Error>;
-    /// Copies the named rows of `from` (of `width` numbers) to `output`, one after the other.
+    /// Copies the named rows of `from` (of `width` numbers) to `output`, one after the other: rows of a state, or a
+    /// table's by token.
     fn gather(
         &self,
         from: &Self::Numbers,
@@ -174,7 +157,15 @@ pub trait Device {
         rows: &[u32],
         output: &mut Self::Numbers,
     ) -> Result<(), Error>;
-    /// The way back: adds each row of `from` to its named row of `output`; the rows are distinct.
+    /// The way back from a table: adds each row of `gradient` to its token's row of `table`, in the order of the tokens.
+    fn embed_back(
+        &self,
+        gradient: &Self::Numbers,
+        width: usize,
+        tokens: &[u32],
+        table: &mut Self::Floats,
+    ) -> Result<(), Error>;
+    /// The way back from a state: adds each row of `from` to its named row of `output`; the rows are distinct.
     fn scatter(
         &self,
         from: &Self::Numbers,

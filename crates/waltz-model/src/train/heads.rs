@@ -54,14 +54,22 @@ impl<D: Device> Heads<D> {
         pooling: Pooling,
         (weights, bias): (&[f32], &[f32]),
     ) -> Result<Self, Error> {
-        if names.is_empty() {
-            return Err(Error::training("a classifier without heads; expected at least one"));
-        }
-        let count = names.len();
-        let size = (count, shape.width);
-        let weights = Tensor::new(device, "heads.weight".to_owned(), size, weights, Trains::Yes)?;
-        let bias = Tensor::new(device, "heads.bias".to_owned(), (1, count), bias, Trains::Yes)?;
+        let config = HeadsConfig { names, pooling };
+        config.check().map_err(Error::training)?;
+        let [of_weights, of_bias] = Self::sizes(shape, &config);
+        let tensor = |(name, size), values: &[f32]| Tensor::new(device, name, size, values, Trains::Yes);
+        let (weights, bias) = (tensor(of_weights, weights)?, tensor(of_bias, bias)?.without_decay());
+        let HeadsConfig { names, pooling } = config;
         Ok(Self { names, pooling, weights, bias })
+    }
+
+    /// Names and sizes of both tensors.
+    pub(super) fn sizes(
+        shape: &Shape,
+        HeadsConfig { names, .. }: &HeadsConfig,
+    ) -> [(String, (usize, usize)); 2] {
+        let count = names.len();
+        [("heads.weight".to_owned(), (count, shape.width)), ("heads.bias".to_owned(), (1, count))]
     }
 
     /// What the heads ask.
@@ -144,8 +152,12 @@ impl<D: Device> Heads<D> {
             row.iter_mut().for_each(|weight| *weight /= step);
             *bias = (*bias - zero) / step;
         }
-        self.weights.write(device, Part::Weights, &weights)?;
-        self.bias.write(device, Part::Weights, &bias)
+        // Both or neither.
+        let weights = self.weights.load(device, Part::Weights, &weights)?;
+        let bias = self.bias.load(device, Part::Weights, &bias)?;
+        self.weights.put(weights);
+        self.bias.put(bias);
+        Ok(())
     }
 
     /// Both tensors.

@@ -57,11 +57,10 @@ impl<D: Device> Lora<D> {
         config.check().map_err(|reason| Error::training(format!("an adapter cannot be made: {reason}")))?;
         let mut pair = |site: &Site| -> Result<Pair<D>, Error> {
             let (a, b) = values(site)?;
-            let name = site.name();
-            let between = site.parts.len() * rank;
+            let [(name_a, size_a), (name_b, size_b)] = pair_sizes(site, rank);
             Ok(Pair {
-                a: Tensor::new(device, format!("{name}.lora_a"), (between, site.columns), &a, Trains::Yes)?,
-                b: Tensor::new(device, format!("{name}.lora_b"), (site.rows(), rank), &b, Trains::Yes)?,
+                a: Tensor::new(device, name_a, size_a, &a, Trains::Yes)?,
+                b: Tensor::new(device, name_b, size_b, &b, Trains::Yes)?,
                 parts: site.parts.iter().map(|(_, rows)| *rows).collect(),
                 rank,
                 scale: alpha / rank as f32,
@@ -73,6 +72,12 @@ impl<D: Device> Lora<D> {
             layers.push([pair(&one)?, pair(&two)?, pair(&three)?, pair(&four)?]);
         }
         Ok(Self { config, layers })
+    }
+
+    /// Names and sizes of all tensors of an adapter, in their order.
+    pub(super) fn sizes(shape: &Shape, LoraConfig { rank, .. }: LoraConfig) -> Vec<(String, (usize, usize))> {
+        let sites = (0..shape.layers).flat_map(|layer| Site::of_layer(shape, layer));
+        sites.flat_map(|site| pair_sizes(&site, rank)).collect()
     }
 
     /// Its size.
@@ -89,4 +94,13 @@ impl<D: Device> Lora<D> {
     pub(super) fn tensors_mut(&mut self) -> impl Iterator<Item = &mut Tensor<D>> {
         self.layers.iter_mut().flatten().flat_map(|pair| [&mut pair.a, &mut pair.b])
     }
+}
+
+/// Names and sizes of the A and B of one matrix.
+fn pair_sizes(site: &Site, rank: usize) -> [(String, (usize, usize)); 2] {
+    let name = site.name();
+    [
+        (format!("{name}.lora_a"), (site.parts.len() * rank, site.columns)),
+        (format!("{name}.lora_b"), (site.rows(), rank)),
+    ]
 }

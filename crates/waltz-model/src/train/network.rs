@@ -83,7 +83,7 @@ impl<D: Device> Network<D> {
         batch.check(&self.shape)?;
         let frame = self.frame(batch);
         let mut state = self.device.unset(frame.rows * self.shape.width)?;
-        self.device.embed(&self.weights.embedding.weights, self.shape.width, batch.tokens(), &mut state)?;
+        self.device.gather(&self.weights.embedding.weights, self.shape.width, batch.tokens(), &mut state)?;
         let mut layers = Vec::with_capacity(self.shape.layers);
         for (index, layer) in self.weights.layers.iter().enumerate() {
             let (parts, output) = frame.forward(&state, layer, lora.map(|lora| &lora.layers[index]))?;
@@ -169,11 +169,14 @@ impl<D: Device> Network<D> {
         let mut normed = self.device.unset(rows * width)?;
         let gain = (&self.weights.norm.weights, width);
         self.device.norm(&pass.last, gain, self.shape.epsilon, &mut normed)?;
-        let shares = self.device.load(&shares(batch, pooling))?;
+        let ones = self.device.load(&vec![1.0; rows])?;
         let mut pooled = self.device.unset(sequences * width)?;
-        let factors = ((&shares, Grid::whole(sequences, rows)), (&normed, Grid::whole(rows, width)));
-        let output = (&mut pooled, Grid::whole(sequences, width));
-        self.device.multiply(Form::Plain, 1.0, factors.0, factors.1, 0.0, output)?;
+        for (index, Counted { first, count, share }) in counted(batch, pooling).enumerate() {
+            let ones = (&ones, Grid::whole(1, count));
+            let own = (&normed, Grid::whole(rows, width).rows(first, count));
+            let output = (&mut pooled, Grid::whole(sequences, width).rows(index, 1));
+            self.device.multiply(Form::Plain, share, ones, own, 0.0, output)?;
+        }
         Ok(pooled)
     }
 
@@ -187,11 +190,14 @@ impl<D: Device> Network<D> {
     ) -> Result<(), Error> {
         let (rows, width, sequences) = (batch.tokens().len(), self.shape.width, batch.sequences());
         let Self { device, shape, weights, .. } = &mut *self;
-        let shares = device.load(&shares(batch, pooling))?;
-        let mut to_normed = device.unset(rows * width)?;
-        let factors = ((&shares, Grid::whole(sequences, rows)), (to_pooled, Grid::whole(sequences, width)));
-        let output = (&mut to_normed, Grid::whole(rows, width));
-        device.multiply(Form::LeftTransposed, 1.0, factors.0, factors.1, 0.0, output)?;
+        let ones = device.load(&vec![1.0; rows])?;
+        let mut to_normed = device.numbers(rows * width)?;
+        for (index, Counted { first, count, share }) in counted(batch, pooling).enumerate() {
+            let ones = (&ones, Grid::whole(1, count));
+            let own = (to_pooled, Grid::whole(sequences, width).rows(index, 1));
+            let output = (&mut to_normed, Grid::whole(rows, width).rows(first, count));
+            device.multiply(Form::LeftTransposed, share, ones, own, 0.0, output)?;
+        }
         let mut gradient = device.numbers(rows * width)?;
         let (gain, to_gain) = weights.norm.split();
         device.norm_back(&pass.last, (gain, width), shape.epsilon, &to_normed, &mut gradient, to_gain)?;
@@ -267,17 +273,23 @@ impl<D: Device> Network<D> {
     }
 }
 
-/// How much each row counts in its sequence's pooled state (sequences, rows).
-fn shares(batch: &Batch, pooling: Pooling) -> Vec<f32> {
-    let rows = batch.tokens().len();
-    let mut shares = vec![0.0; batch.sequences() * rows];
-    for (row, ends) in shares.chunks_exact_mut(rows).zip(batch.starts().windows(2)) {
-        match pooling {
-            Pooling::Last => row[ends[1] - 1] = 1.0,
-            Pooling::Mean => row[ends[0]..ends[1]].fill(1.0 / (ends[1] - ends[0]) as f32),
-        }
-    }
-    shares
+/// The rows of a sequence that its pooled state is the mean of.
+struct Counted {
+    first: usize,
+    count: usize,
+    /// What each counts. Products take it in full precision, where a bf16 matrix of shares would round it.
+    share: f32,
+}
+
+fn counted(batch: &Batch, pooling: Pooling) -> impl Iterator<Item = Counted> {
+    batch.starts().windows(2).map(move |ends| {
+        let first = match pooling {
+            Pooling::Last => ends[1] - 1,
+            Pooling::Mean => ends[0],
+        };
+        let count = ends[1] - first;
+        Counted { first, count, share: 1.0 / count as f32 }
+    })
 }
 
 /// Puts the tensors of a GGUF file on a device.
@@ -298,7 +310,7 @@ impl<D: Device> Source for OnDevice<'_, D> {
 
     fn vector(&mut self, name: &str, length: usize) -> Result<Tensor<D>, Error> {
         let values = self.gguf.vector(name, length)?;
-        Tensor::new(self.device, name.to_owned(), (1, length), &values, self.trains)
+        Ok(Tensor::new(self.device, name.to_owned(), (1, length), &values, self.trains)?.without_decay())
     }
 }
 

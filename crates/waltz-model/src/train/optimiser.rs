@@ -58,7 +58,7 @@ impl Optimiser {
             ("beta2", share(beta2)),
             ("epsilon", epsilon > 0.0 && epsilon.is_finite()),
             ("decay", decay >= 0.0 && decay.is_finite()),
-            ("clip", clip > 0.0),
+            ("clip", clip > 0.0 && clip.is_finite()),
         ];
         match sound.iter().find(|(_, sound)| !sound) {
             Some((name, _)) => Err(Error::training(format!("the optimiser's `{name}` is out of range"))),
@@ -134,6 +134,8 @@ mod tests {
             (Optimiser { rate: f32::NAN, ..sound }, "`rate`"),
             (Optimiser { beta2: 1.0, ..sound }, "`beta2`"),
             (Optimiser { clip: 0.0, ..sound }, "`clip`"),
+            // JSON has no word for it, so that no checkpoint could be read again.
+            (Optimiser { clip: f32::INFINITY, ..sound }, "`clip`"),
             (Optimiser { steps: 0, ..sound }, "`steps`"),
         ];
         for (plan, name) in refusals {

@@ -24,6 +24,8 @@ pub struct Tensor<D: Device> {
     pub(super) columns: usize,
     /// What products use.
     pub(super) weights: D::Numbers,
+    /// Whether it decays while it trains: matrices do, gains and biases do not.
+    decays: bool,
     /// What changes it.
     training: Option<Training<D>>,
 }
@@ -49,6 +51,16 @@ pub(super) enum Part {
     Second,
 }
 
+/// One part of a tensor that is on the device and not yet in its place.
+pub(super) enum Loaded<D: Device> {
+    /// The weights, and beside them their master where the device rounds.
+    Weights(D::Numbers, Option<D::Floats>),
+    /// The running mean of the gradient.
+    First(D::Floats),
+    /// The running mean of its square.
+    Second(D::Floats),
+}
+
 impl Part {
     /// In the order in which files hold them.
     pub(super) const ALL: [Self; 3] = [Self::Weights, Self::First, Self::Second];
@@ -63,6 +75,7 @@ impl<D: Device> Tensor<D> {
         values: &[f32],
         trains: Trains,
     ) -> Result<Self, Error> {
+        fits(&name, rows * columns, values)?;
         let training = match trains {
             Trains::No => None,
             Trains::Yes => Some(Training {
@@ -72,7 +85,12 @@ impl<D: Device> Tensor<D> {
                 second: device.floats(values.len())?,
             }),
         };
-        Ok(Self { name, rows, columns, weights: device.load(values)?, training })
+        Ok(Self { name, rows, columns, weights: device.load(values)?, decays: true, training })
+    }
+
+    /// The same as a gain or a bias.
+    pub(super) fn without_decay(self) -> Self {
+        Self { decays: false, ..self }
     }
 
     /// How many numbers it has.
@@ -113,39 +131,63 @@ impl<D: Device> Tensor<D> {
         }
     }
 
-    /// Replaces one part of a trained tensor by values of the same length.
-    pub(super) fn write(&mut self, device: &D, part: Part, values: &[f32]) -> Result<(), Error> {
-        let Some(training) = &mut self.training else { return Ok(()) };
-        match part {
+    /// Puts one part of a trained tensor on the device, beside what is there.
+    pub(super) fn load(&self, device: &D, part: Part, values: &[f32]) -> Result<Loaded<D>, Error> {
+        fits(&self.name, self.length(), values)?;
+        Ok(match part {
             Part::Weights => {
-                if let Some(master) = &mut training.master {
-                    *master = device.load_floats(values)?;
-                }
-                self.weights = device.load(values)?;
+                let master = device.rounds().then(|| device.load_floats(values)).transpose()?;
+                Loaded::Weights(device.load(values)?, master)
             }
-            Part::First => training.first = device.load_floats(values)?,
-            Part::Second => training.second = device.load_floats(values)?,
+            Part::First => Loaded::First(device.load_floats(values)?),
+            Part::Second => Loaded::Second(device.load_floats(values)?),
+        })
+    }
+
+    /// Replaces one part of a trained tensor, which cannot fail; a frozen one stays as it is.
+    pub(super) fn put(&mut self, loaded: Loaded<D>) {
+        let Some(training) = &mut self.training else { return };
+        match loaded {
+            Loaded::Weights(weights, master) => {
+                training.master = master;
+                self.weights = weights;
+            }
+            Loaded::First(first) => training.first = first,
+            Loaded::Second(second) => training.second = second,
         }
+    }
+
+    /// Both at once.
+    #[cfg(test)]
+    pub(super) fn write(&mut self, device: &D, part: Part, values: &[f32]) -> Result<(), Error> {
+        self.put(self.load(device, part, values)?);
         Ok(())
     }
 
     /// Throws the gradient away.
     pub(super) fn forget(&mut self, device: &D) -> Result<(), Error> {
-        let length = self.length();
-        if let Some(training) = &mut self.training {
-            training.gradient = device.floats(length)?;
+        match &mut self.training {
+            Some(training) => device.clear(&mut training.gradient),
+            None => Ok(()),
         }
-        Ok(())
     }
 
-    /// One step of the optimiser, which also clears the gradient. Gains and biases do not decay.
+    /// One step of the optimiser, which also clears the gradient.
     pub(super) fn update(&mut self, device: &D, step: &AdamW) -> Result<(), Error> {
-        let decay = if self.rows == 1 { 0.0 } else { step.decay };
+        let decay = if self.decays { step.decay } else { 0.0 };
         let Some(Training { master, gradient, first, second }) = &mut self.training else { return Ok(()) };
         let weights = &mut self.weights;
         device.update(
             &AdamW { decay, ..*step },
             Moments { master: master.as_mut(), weights, gradient, first, second },
         )
+    }
+}
+
+/// Refuses another number of values: products would read past their end.
+fn fits(name: &str, expected: usize, values: &[f32]) -> Result<(), Error> {
+    match values.len() {
+        found if found == expected => Ok(()),
+        found => Err(Error::training(format!("`{name}` has {found} numbers; expected {expected}"))),
     }
 }

@@ -3,7 +3,7 @@
 use super::heads::Heads;
 use super::lora::Lora;
 use super::optimiser::Optimiser;
-use super::tensor::Tensor;
+use super::tensor::{Part, Tensor};
 use super::{Batch, Device, Keep, Network};
 use crate::Error;
 
@@ -85,6 +85,14 @@ impl<D: Device> Trainer<D> {
         &self.optimiser
     }
 
+    /// The running mean of the gradient of everything that trains, by name. After the first step it points where the
+    /// gradient did.
+    pub fn momentum(&self, network: &Network<D>) -> Result<Vec<(String, Vec<f32>)>, Error> {
+        let read =
+            |tensor: &Tensor<D>| Ok((tensor.name.clone(), tensor.read(network.device(), Part::First)?));
+        self.tensors(network).into_iter().map(read).collect()
+    }
+
     /// The log-probability of each target as things stand, without a way back. The reference of an
     /// adapter is the base alone: [`Network::weigh`] without one.
     pub fn weigh(&self, network: &Network<D>, batch: &Batch) -> Result<Vec<f64>, Error> {
@@ -121,20 +129,21 @@ impl<D: Device> Trainer<D> {
         if !self.trains_layers(network) && !matches!(objective, Objective::Labels(_)) {
             return Err(Error::training("nothing would change: the base is frozen and there is no adapter"));
         }
+        let Some(step) = self.step.checked_add(1) else {
+            return Err(Error::training(format!("after {} steps no further one can be counted", self.step)));
+        };
         let loss = self.gradients(network, batches, &mut objective);
         let loss = match loss {
             Ok(loss) if loss.is_finite() => loss,
             // Whatever was added up before things went wrong must not become part of the next step.
             other => {
                 self.forget(network)?;
-                let step = self.step + 1;
                 return Err(match other {
                     Ok(loss) => Error::training(format!("the loss of step {step} is {loss}")),
                     Err(error) => error,
                 });
             }
         };
-        let step = self.step + 1;
         let optimiser = self.optimiser;
         let (device, mut tensors) = self.tensors_mut(network);
         let gradient = optimiser.step(device, step, &mut tensors)?;
@@ -152,6 +161,11 @@ impl<D: Device> Trainer<D> {
         let total: f64 = batches.iter().flat_map(Batch::weights).map(|weight| f64::from(weight.abs())).sum();
         let trains_layers = self.trains_layers(network);
         let keep = if trains_layers { self.keep } else { Keep::Nothing };
+        let known = match (&*objective, &self.heads) {
+            (Objective::Labels(labels), Some(heads)) => known(batches, labels, heads.names().len())?,
+            (Objective::Labels(_), None) => return Err(no_heads()),
+            _ => 0,
+        };
         let mut loss = 0.0;
         for (index, batch) in batches.iter().enumerate() {
             let pass = network.forward(batch, self.lora.as_ref(), keep)?;
@@ -175,17 +189,9 @@ impl<D: Device> Trainer<D> {
                 }
                 Objective::Labels(labels) => {
                     let Some(heads) = &mut self.heads else { return Err(no_heads()) };
-                    let expected = batch.sequences() * heads.names().len();
-                    let known = labels.iter().flatten().filter(|label| !label.is_nan()).count();
-                    let Some(own) = labels.get(index).filter(|own| own.len() == expected) else {
-                        return Err(Error::training(format!("batch {index} needs {expected} labels")));
-                    };
-                    if own.iter().any(|label| !label.is_nan() && !(0.0..=1.0).contains(label)) || known == 0 {
-                        return Err(Error::training("labels must be from 0 to 1, and some must be known"));
-                    }
                     let pooling = heads.pooling();
                     let pooled = network.pooled(batch, &pass, pooling)?;
-                    let found = heads.back(network.device(), &pooled, own, 1.0 / known as f64)?;
+                    let found = heads.back(network.device(), &pooled, &labels[index], 1.0 / known as f64)?;
                     if trains_layers {
                         let to_pooled = (pooling, &found.to_pooled);
                         network.back_pooled(batch, self.lora.as_mut(), pass, to_pooled)?;
@@ -229,6 +235,29 @@ impl<D: Device> Trainer<D> {
         let all = base.chain(adapter).chain(heads);
         (device, all.filter(|tensor| tensor.gradient().is_some()).collect())
     }
+}
+
+/// How many labels of a step are known. One list for each batch and nothing else, so that the mean is over what is
+/// learned from.
+fn known(batches: &[Batch], labels: &[Vec<f32>], heads: usize) -> Result<usize, Error> {
+    if labels.len() != batches.len() {
+        let (found, expected) = (labels.len(), batches.len());
+        return Err(Error::training(format!(
+            "{found} lists of labels; expected one for each of {expected} batches"
+        )));
+    }
+    for (index, (batch, own)) in batches.iter().zip(labels).enumerate() {
+        let expected = batch.sequences() * heads;
+        if own.len() != expected {
+            let found = own.len();
+            return Err(Error::training(format!("batch {index} has {found} labels; expected {expected}")));
+        }
+    }
+    let known: Vec<f32> = labels.iter().flatten().copied().filter(|label| !label.is_nan()).collect();
+    if known.is_empty() || known.iter().any(|label| !(0.0..=1.0).contains(label)) {
+        return Err(Error::training("labels must be from 0 to 1, and some must be known"));
+    }
+    Ok(known.len())
 }
 
 fn no_heads() -> Error {

@@ -135,7 +135,10 @@ impl Job {
                         if pooling == Pooling::Mean {
                             sum.iter_mut().for_each(|value| *value /= tokens.len() as f32);
                         }
-                        Ok(sum)
+                        match sum.iter().all(|value| value.is_finite()) {
+                            true => Ok(sum),
+                            false => Err(Refusal::NotFinite),
+                        }
                     }
                     EndReason::Cancelled | EndReason::Length | EndReason::Failed => Err(Refusal::Stopped),
                 };

@@ -235,6 +235,7 @@ fn a_panic_breaks_the_room_and_leaves_nobody_waiting() {
         wait(left);
         panic!("on purpose");
     });
+    assert!(room.is_open());
     let mut broken = room.ask(breaking).unwrap();
     calls.recv().unwrap();
     let mut waiting = room.ask(endless(prompt(4, 1), 3, Sampling::greedy())).unwrap();
@@ -242,6 +243,7 @@ fn a_panic_breaks_the_room_and_leaves_nobody_waiting() {
     assert_eq!(broken.blocking_recv(), None);
     assert_eq!(waiting.blocking_recv(), None);
     assert_eq!(room.ask(endless(prompt(4, 1), 3, Sampling::greedy())).unwrap_err(), Refusal::Stopped);
+    assert!(!room.is_open());
 }
 
 #[test]

@@ -2,72 +2,119 @@
 //! expiry or the check number, so that a run of digits is taken apart at its blanks and hyphens, and cards are
 //! looked for among its groups.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
 use waltz_exchange::Span;
 
-use super::patterns::{compile, finding, matches, stands_free};
-use super::{PiiFinding, PiiKind, checks};
-
-static RUN: LazyLock<Option<Regex>> = LazyLock::new(|| compile(r"(?-u)[0-9](?:[ -]?[0-9])*"));
+use super::checks::Issuer;
+use super::numbers::Spoken;
+use super::patterns::{finding, is_apart, stands_free};
+use super::{PiiFinding, PiiKind, checks, numbers};
 
 /// Digits of the groups that card numbers are printed in, the longest first.
 const SHAPES: [&[usize]; 5] = [&[4, 4, 4, 4, 3], &[4, 4, 4, 4], &[4, 6, 5], &[4, 6, 4], &[4, 3, 3, 3]];
 /// Digits that tell one double from any other; none is printed with more.
 const DOUBLE_DIGITS: usize = 17;
+/// What a text calls cards.
+pub(super) const NAMES: [&str; 12] = [
+    "card",
+    "cards",
+    "credit",
+    "debit",
+    "visa",
+    "mastercard",
+    "maestro",
+    "amex",
+    "discover",
+    "pan",
+    "ccn",
+    "cvv",
+];
+/// A number with so many digits that it is no neighbour of a card, such as its expiry or its place in a list.
+const LONG: usize = 6;
+const LONG_FRACTION: usize = 9;
 
-/// Adds every card number.
-pub(super) fn find(text: &str, found: &mut Vec<PiiFinding>) {
-    for run in matches(&RUN, text) {
-        if run.end - run.start < 13 {
-            continue;
+/// Adds the card numbers of a run of digits, taken apart into groups.
+pub(super) fn find(spoken: &Spoken<'_>, run: Span, groups: &[Span], found: &mut Vec<PiiFinding>) {
+    if run.end - run.start < 12 {
+        return;
+    }
+    let mut at = 0;
+    // Columns of four digits are a table, in which four neighbours soon pass for a card by chance. A card
+    // begins where such columns begin.
+    let mut in_table = false;
+    while at < groups.len() {
+        let count = card_at(spoken, &groups[at..], at == 0, in_table);
+        if let Some(count) = count {
+            let span = Span { start: groups[at].start, end: groups[at + count - 1].end };
+            found.push(finding(PiiKind::Card, span, 0.95));
         }
-        let groups = groups(text, run);
-        let mut at = 0;
-        // Columns of four digits are a table, in which four neighbours soon pass for a card by chance. A card
-        // begins where such columns begin.
-        let mut in_table = false;
-        while at < groups.len() {
-            let count = card_at(text, &groups[at..], at == 0, in_table);
-            if let Some(count) = count {
-                let span = Span { start: groups[at].start, end: groups[at + count - 1].end };
-                found.push(finding(PiiKind::Card, span, 1.0));
-            }
-            in_table = count.is_none() && digits(&groups[at]) == 4;
-            at += count.unwrap_or(1);
-        }
+        in_table = count.is_none() && digits(&groups[at]) == 4;
+        at += count.unwrap_or(1);
     }
 }
 
-fn groups(text: &str, run: Span) -> Vec<Span> {
-    let mut groups = Vec::new();
-    let mut start = run.start;
-    for group in text[run.start..run.end].split([' ', '-']) {
-        groups.push(Span { start, end: start + group.len() });
-        start += group.len() + 1;
+/// Whether groups pass for a card and are one: among other numbers, many pass by chance.
+fn is_card(spoken: &Spoken<'_>, groups: &[Span]) -> bool {
+    let text = spoken.text;
+    let [first, ..] = groups else { return false };
+    let span = Span { start: first.start, end: groups[groups.len() - 1].end };
+    let Some(issuer) = checks::card_issuer(&numbers::digits(text, span)) else { return false };
+    let printed = is_printed(groups);
+    let apart = is_apart(text, span);
+    let likely = match issuer {
+        Issuer::Usual => printed || apart || groups.len() == 1 && !is_among_numbers(text, span),
+        Issuer::Rare => printed && apart,
+    };
+    likely || spoken.of(PiiKind::Card)
+}
+
+/// Whether a long number that is no card stands on either side.
+fn is_among_numbers(text: &str, span: Span) -> bool {
+    let (before, behind) = (&text.as_bytes()[..span.start], &text.as_bytes()[span.end..]);
+    is_long_number(before.iter().rev(), true) || is_long_number(behind.iter(), false)
+}
+
+fn is_long_number<'a>(bytes: impl Iterator<Item = &'a u8>, reversed: bool) -> bool {
+    let mut bytes = bytes.take(48).peekable();
+    let parts = |byte: &&u8| byte.is_ascii_whitespace() || **byte == b',';
+    let mut parted = false;
+    while bytes.next_if(parts).is_some() {
+        parted = true;
     }
-    groups
+    let makes = |byte: &&u8| byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b'e');
+    let mut number: Vec<u8> = bytes.take_while(makes).copied().collect();
+    if reversed {
+        number.reverse();
+    }
+    let long = if number.contains(&b'.') { LONG_FRACTION } else { LONG };
+    let values: Vec<u8> =
+        number.iter().filter(|byte| byte.is_ascii_digit()).map(|byte| byte - b'0').collect();
+    parted && values.len() >= long && checks::card_issuer(&values).is_none()
+}
+
+/// Whether the groups are those that cards are printed in, or all alike but the last.
+fn is_printed(groups: &[Span]) -> bool {
+    let sizes: Vec<usize> = groups.iter().map(digits).collect();
+    let [first, .., last] = sizes[..] else { return false };
+    let alike = first >= 3 && last <= first && sizes[..sizes.len() - 1].iter().all(|size| *size == first);
+    alike || SHAPES.contains(&&sizes[..])
 }
 
 fn digits(group: &Span) -> usize {
     group.end - group.start
 }
 
-/// How many of the groups, from the first on, are a card number.
-fn card_at(text: &str, groups: &[Span], is_whole: bool, in_table: bool) -> Option<usize> {
-    let is_card = |count: usize| {
-        let span = Span { start: groups[0].start, end: groups[count - 1].end };
-        let digits = text[span.start..span.end].bytes().filter(u8::is_ascii_digit);
-        checks::is_card(&digits.map(|byte| byte - b'0').collect::<Vec<_>>())
-    };
+/// How many of the groups, from the first on, are a card number. Where more of them pass by chance, fewer may
+/// still be one.
+fn card_at(spoken: &Spoken<'_>, groups: &[Span], is_whole: bool, in_table: bool) -> Option<usize> {
+    let text = spoken.text;
+    let is_card = |count: usize| is_card(spoken, &groups[..count]);
     let all = groups.len();
     let whole = Span { start: groups[0].start, end: groups[all - 1].end };
     // However it is grouped: a card that nothing stands beside.
     if is_whole && whole.end - whole.start <= 2 * 19 && stands_free(text, whole) && is_card(all) {
         return Some(all);
     }
-    if digits(&groups[0]) >= 13 {
+    if digits(&groups[0]) >= 12 {
         return (stands_alone(text, groups[0]) && is_card(1)).then_some(1);
     }
     let mut shapes = SHAPES.iter().filter(|shape| {

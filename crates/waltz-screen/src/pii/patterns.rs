@@ -1,29 +1,15 @@
-//! The shapes of personal data. An expression proposes a place, the bytes around it and the checks of
-//! `checks.rs` decide.
+//! What a text must hold for a search to be worth its time, and what the searches share. An expression
+//! proposes a place, the bytes around it and the checks of `checks.rs` decide.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 use waltz_exchange::Span;
 
-use super::{PiiFinding, PiiKind, cards, checks};
+use super::{PiiFinding, PiiKind, ibans, network, numbers, phones, wallets};
 
 static EMAIL: LazyLock<Option<Regex>> =
     LazyLock::new(|| compile(r"(?i-u)[a-z0-9][a-z0-9._%+-]{0,63}@(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}"));
-static IBAN: LazyLock<Option<Regex>> =
-    LazyLock::new(|| compile(r"(?i-u)[a-z]{2}[0-9]{2}(?: ?[a-z0-9]{4}){2,7}(?: ?[a-z0-9]{1,3})?"));
-static SSN: LazyLock<Option<Regex>> =
-    LazyLock::new(|| compile(r"(?-u)([0-9]{3})([- ])([0-9]{2})([- ])([0-9]{4})"));
-static IPV4: LazyLock<Option<Regex>> =
-    LazyLock::new(|| compile(r"(?-u)[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}"));
-/// International with a plus, or the North American form with its separators.
-static PHONE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    compile(concat!(
-        r"(?-u)\+[1-9][0-9]{0,2}(?:[ .-]?\(?[0-9]{1,4}\)?){2,6}",
-        r"|(?:1[ .-])?\([2-9][0-9]{2}\) ?[2-9][0-9]{2}[ .-][0-9]{4}",
-        r"|(?:1[ .-])?[2-9][0-9]{2}[.-][2-9][0-9]{2}[.-][0-9]{4}",
-    ))
-});
 
 /// The expressions are constants and covered by tests, so a failure to compile cannot reach a user.
 pub(super) fn compile(pattern: &str) -> Option<Regex> {
@@ -34,25 +20,30 @@ pub(super) fn compile(pattern: &str) -> Option<Regex> {
 pub(super) fn find(text: &str, found: &mut Vec<PiiFinding>) {
     let signs = signs(text.as_bytes());
     if signs.at {
-        for place in matches(&EMAIL, text) {
-            found.push(finding(PiiKind::Email, place, 0.95));
-        }
+        find_emails(text, found);
+        network::find_credentials(text, found);
     }
     if signs.iban {
-        find_ibans(text, found);
+        ibans::find(text, found);
+    }
+    if signs.long_word {
+        wallets::find(text, found);
     }
     if signs.dense_digits >= 9 {
-        cards::find(text, found);
-        find_ssns(text, found);
+        numbers::find(text, found);
     }
-    if signs.dense_digits >= 8 {
-        find_phones(text, found);
+    if signs.dense_digits >= 7 {
+        phones::find(text, found);
     }
     if signs.dense_digits >= 4 && signs.dots >= 3 {
-        find_addresses(text, found);
+        network::find_ipv4(text, found);
+    }
+    if signs.parted_hex {
+        network::find_parted_hex(text, found);
     }
 }
 
+#[derive(Default)]
 struct Signs {
     at: bool,
     /// The most digits in one stretch of digits and the signs that stand between them.
@@ -61,41 +52,97 @@ struct Signs {
     dots: usize,
     /// A word begins with two letters and two digits.
     iban: bool,
+    /// A word of letters and digits is as long as the number of a vehicle, or longer.
+    long_word: bool,
+    /// Hex digits with two colons among them, or five hyphens.
+    parted_hex: bool,
 }
 
+/// Bytes that are looked at together. Most blocks of a text hold no digit and no `@`, and are passed over.
+const BLOCK: usize = 64;
+/// Bytes before a block that a word with its first digit inside the block may begin in.
+const REACH: usize = 20;
+
 fn signs(bytes: &[u8]) -> Signs {
-    let mut signs = Signs { at: false, dense_digits: 0, dots: 0, iban: false };
-    // Most text has neither, and a block without an early way out is looked at many bytes at a time.
-    let telling =
-        |block: &[u8]| block.iter().fold(false, |any, byte| any | byte.is_ascii_digit() | (*byte == b'@'));
-    if !bytes.chunks(256).any(telling) {
-        return signs;
+    let mut signs = Signs::default();
+    let mut stretch = Stretch::default();
+    let mut read = 0;
+    for (index, block) in bytes.chunks(BLOCK).enumerate() {
+        // Without an early way out, so that a block is looked at many bytes at a time.
+        let telling = block.iter().fold(false, |any, byte| any | byte.is_ascii_digit() | (*byte == b'@'));
+        if !telling {
+            continue;
+        }
+        let start = index * BLOCK;
+        let from = start.saturating_sub(REACH);
+        if from > read {
+            stretch = Stretch::default();
+            read = from;
+        }
+        for byte in &bytes[read..start + block.len()] {
+            stretch.push(*byte, &mut signs);
+        }
+        read = start + block.len();
     }
-    let (mut digits, mut dots) = (0, 0);
-    // How much of two letters and two digits the word has shown so far; 5 when it is another word.
-    let mut shown = 0;
-    for byte in bytes {
-        shown = match (shown, byte) {
-            (0 | 1, b'a'..=b'z' | b'A'..=b'Z') | (2 | 3, b'0'..=b'9') => shown + 1,
-            (_, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9') => 5,
-            _ => 0,
-        };
-        signs.iban |= shown == 4;
+    signs
+}
+
+/// What the bytes just read are part of.
+#[derive(Default)]
+struct Stretch {
+    digits: usize,
+    dots: usize,
+    /// How much of two letters and two digits the word has shown so far; 5 when it is another word.
+    shown: u8,
+    word: usize,
+    word_has_digit: bool,
+    colons: usize,
+    hyphens: usize,
+}
+
+impl Stretch {
+    fn push(&mut self, byte: u8, signs: &mut Signs) {
         match byte {
             b'0'..=b'9' => {
-                digits += 1;
-                signs.dense_digits = signs.dense_digits.max(digits);
-                signs.dots = signs.dots.max(dots);
+                self.digits += 1;
+                signs.dense_digits = signs.dense_digits.max(self.digits);
+                signs.dots = signs.dots.max(self.dots);
+                self.shown = if matches!(self.shown, 2 | 3) { self.shown + 1 } else { 5 };
+                signs.iban |= self.shown == 4;
+                self.word += 1;
+                self.word_has_digit = true;
+                signs.long_word |= self.word >= 17;
+                signs.parted_hex |= self.colons >= 2 || self.hyphens >= 5;
             }
-            b'.' => dots += 1,
-            b' ' | b'-' | b'(' | b')' | b'+' => {}
+            b'a'..=b'z' | b'A'..=b'Z' => {
+                (self.digits, self.dots) = (0, 0);
+                self.shown = if self.shown < 2 { self.shown + 1 } else { 5 };
+                self.word += 1;
+                signs.long_word |= self.word >= 17 && self.word_has_digit;
+                if byte.is_ascii_hexdigit() {
+                    signs.parted_hex |= self.colons >= 2 || self.hyphens >= 5;
+                } else {
+                    (self.colons, self.hyphens) = (0, 0);
+                }
+            }
             _ => {
-                signs.at |= *byte == b'@';
-                (digits, dots) = (0, 0);
+                (self.shown, self.word, self.word_has_digit) = (0, 0, false);
+                match byte {
+                    b'.' => self.dots += 1,
+                    b'-' => self.hyphens += 1,
+                    b' ' | b'(' | b')' | b'+' | b'/' => (self.colons, self.hyphens) = (0, 0),
+                    b':' => {
+                        self.colons += 1;
+                        (self.digits, self.dots) = (0, 0);
+                    }
+                    _ => {
+                        signs.at |= byte == b'@';
+                        *self = Self::default();
+                    }
+                }
             }
         }
     }
-    signs
 }
 
 pub(super) fn matches<'a>(
@@ -130,56 +177,58 @@ pub(super) fn stands_free(text: &str, span: Span) -> bool {
         && !joins(after, second_after)
 }
 
-fn find_ssns(text: &str, found: &mut Vec<PiiFinding>) {
-    let Some(regex) = SSN.as_ref() else { return };
-    for place in regex.captures_iter(text) {
-        let Some(whole) = place.get(0) else { continue };
-        let part = |index: usize| place.get(index).map_or("", |part| part.as_str());
-        let number = |index: usize| part(index).parse::<u32>().unwrap_or(0);
-        let span = Span { start: whole.start(), end: whole.end() };
-        let alike = part(2) == part(4);
-        if alike && stands_free(text, span) && checks::is_ssn(number(1), number(3), number(5)) {
-            let score = if part(2) == "-" { 0.9 } else { 0.6 };
-            found.push(finding(PiiKind::Ssn, span, score));
-        }
-    }
+/// Bytes before and behind a number in which a word tells what it is.
+const BEFORE: usize = 48;
+const BEHIND: usize = 24;
+
+/// Whether one of the words stands near the place, as a word of its own and in any case.
+pub(super) fn is_called(text: &str, span: Span, names: &[&str]) -> bool {
+    let bytes = text.as_bytes();
+    let before = &bytes[span.start.saturating_sub(BEFORE)..span.start];
+    let behind = &bytes[span.end..bytes.len().min(span.end + BEHIND)];
+    holds_word(before, names) || holds_word(behind, names)
 }
 
-fn find_ibans(text: &str, found: &mut Vec<PiiFinding>) {
-    for span in matches(&IBAN, text) {
-        // The words after an IBAN may have been taken for its last groups: try it shorter.
-        let mut end = span.end;
-        while end > span.start + 14 {
-            let compact: String = text[span.start..end]
-                .chars()
-                .filter(|letter| *letter != ' ')
-                .collect::<String>()
-                .to_uppercase();
-            let place = Span { start: span.start, end };
-            if stands_free(text, place) && checks::is_iban(&compact) {
-                found.push(finding(PiiKind::Iban, place, 1.0));
-                break;
-            }
-            end -= 1;
-        }
-    }
+/// Whether one of the words, written in lower case, stands in the text as a word of its own.
+pub(super) fn holds_word(text: &[u8], names: &[&str]) -> bool {
+    names.iter().any(|name| {
+        let size = name.len();
+        (0..text.len().saturating_sub(size - 1)).any(|at| {
+            text[at..at + size].eq_ignore_ascii_case(name.as_bytes()) && is_word(text, at, at + size)
+        })
+    })
 }
 
-fn find_phones(text: &str, found: &mut Vec<PiiFinding>) {
-    for span in matches(&PHONE, text) {
-        let written = &text[span.start..span.end];
-        let count = written.bytes().filter(u8::is_ascii_digit).count();
-        if (8..=15).contains(&count) && stands_free(text, span) {
-            found.push(finding(PiiKind::Phone, span, if written.starts_with('+') { 0.85 } else { 0.75 }));
-        }
-    }
+/// Whether no letter, digit or underscore goes on before or behind the place.
+pub(super) fn is_word(text: &[u8], start: usize, end: usize) -> bool {
+    let joins = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    !start.checked_sub(1).and_then(|before| text.get(before)).is_some_and(joins)
+        && !text.get(end).is_some_and(joins)
 }
 
-fn find_addresses(text: &str, found: &mut Vec<PiiFinding>) {
-    for span in matches(&IPV4, text) {
-        let valid = text[span.start..span.end].split('.').all(|part| part.parse::<u8>().is_ok());
-        if valid && stands_free(text, span) {
-            found.push(finding(PiiKind::Ipv4, span, 0.6));
+/// Whether no other number stands beside the place, with blanks, line ends or a comma between them.
+pub(super) fn is_apart(text: &str, span: Span) -> bool {
+    is_parted_by(text, span, |byte| byte.is_ascii_whitespace() || byte == b',')
+}
+
+/// Whether no other number stands beside the place in the same line.
+pub(super) fn is_apart_in_line(text: &str, span: Span) -> bool {
+    is_parted_by(text, span, |byte| matches!(byte, b' ' | b'\t' | b','))
+}
+
+fn is_parted_by(text: &str, span: Span, blank: fn(u8) -> bool) -> bool {
+    let bytes = text.as_bytes();
+    let before = bytes[..span.start].iter().rev().take(8).find(|byte| !blank(**byte));
+    let behind = bytes[span.end..].iter().take(8).find(|byte| !blank(**byte));
+    !before.is_some_and(u8::is_ascii_digit) && !behind.is_some_and(u8::is_ascii_digit)
+}
+
+fn find_emails(text: &str, found: &mut Vec<PiiFinding>) {
+    for span in matches(&EMAIL, text) {
+        // The way in which Git names a repository.
+        let repository = text[span.start..].starts_with("git@") && text[span.end..].starts_with([':', '/']);
+        if !repository {
+            found.push(finding(PiiKind::Email, span, 0.95));
         }
     }
 }

@@ -4,8 +4,8 @@
 mod questions;
 
 use waltz_model::train::{
-    Batch, Device, Example, Heads, Keep, Lora, Network, Objective, Optimiser, Trainer, Trains, fingerprint,
-    pack,
+    Batch, Device, Example, Heads, Keep, Lora, Network, Objective, Optimiser, Trainer, Trains,
+    labelled_fingerprint, pack,
 };
 use waltz_model::{AdapterFile, Gguf, LoraConfig, Pooling, QUESTIONS, Tokenizer, Turns};
 use waltz_screen::linear::LinearJudge;
@@ -98,8 +98,9 @@ pub fn learn_neural<D: Device>(
         let report = trainer.step(&mut network, &batches, Objective::Labels(&labels))?;
         progress(index + 1, steps.len(), report.loss);
     }
-    let data =
-        fingerprint(&taught.iter().map(|question| Example::text(&question.tokens)).collect::<Vec<_>>());
+    let texts: Vec<Example> = taught.iter().map(|question| Example::text(&question.tokens)).collect();
+    let labels: Vec<Vec<f32>> = taught.iter().map(|question| question.labels.to_vec()).collect();
+    let data = labelled_fingerprint(&texts, &labels);
     let ask = |trainer: &Trainer<D>, rows: &[Row]| -> Result<Vec<[Option<Scored>; 3]>, Error> {
         logits(&network, trainer, &questions(&turns, &tokenizer, rows), rows.len(), schedule.batch)
     };

@@ -1,7 +1,7 @@
 //! `waltz config`.
 
-use super::{ConfigOptions, Exit, configured, describe, note, print};
-use crate::config::{load, show};
+use super::{ConfigOptions, Exit, base_folder, configured, describe, note, print};
+use crate::config::{build, load, show};
 
 /// Show or check the configuration.
 #[derive(clap::Subcommand)]
@@ -27,8 +27,14 @@ impl Config {
     pub(crate) fn run(self) -> Result<(), Exit> {
         match self {
             Self::Show { options, json } => {
-                let loaded = load(&options.sources());
-                let rows = show::rows(&loaded.raw, &loaded.origins);
+                let sources = options.sources();
+                let loaded = load(&sources);
+                let base = base_folder(&sources);
+                let mut check = build::Check::new(&[], &sources.environment, &base);
+                let data_dir = check.data_dir(&loaded.raw.server.data_dir);
+                let models = check.models(data_dir.as_deref());
+                let stage = check.stage(&loaded.raw, &models);
+                let rows = show::rows(&loaded.raw, &loaded.origins, stage.trouble.as_deref());
                 if json {
                     let value = serde_json::to_value(&rows).unwrap_or_default();
                     print(&format!("{value:#}"))?;

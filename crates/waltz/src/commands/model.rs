@@ -108,7 +108,7 @@ impl Model {
     }
 }
 
-fn parsed(name: &str) -> Result<ModelName, Exit> {
+pub(super) fn parsed(name: &str) -> Result<ModelName, Exit> {
     name.parse().map_err(|error: waltz_model::Error| Exit { code: 2, message: error.to_string() })
 }
 

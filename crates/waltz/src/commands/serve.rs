@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
@@ -12,7 +13,7 @@ use waltz_gateway::Gateway;
 use waltz_store::Store;
 
 use super::fallback::Fallback;
-use super::{ConfigOptions, Exit, base_folder, configured, describe, note, runtime};
+use super::{ConfigOptions, Exit, base_folder, configured, describe, note, note_stage, runtime};
 use crate::config::{Built, Sources, build, load};
 use crate::telemetry::{self, Exporter};
 
@@ -56,7 +57,7 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
     let stamped = stamps(&sources);
     sources.fallbacks = fallback.upstream(&sources).await?;
     let (_, built) = configured(&sources)?;
-    let Built { listen, data_dir, drain_timeout, store, live } = built;
+    let Built { listen, data_dir, drain_timeout, store, live, stage_trouble: _ } = built;
     // A file size limit must show as a failed write, which is handled, and not as a signal that kills.
     let _file_size = signal(SignalKind::from_raw(SIGXFSZ)).context("cannot wait for SIGXFSZ")?;
     let store = Store::open(store)
@@ -75,6 +76,7 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
     // Whoever reads the next line may stop us at once: the signals must be waited for before it is said.
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
+    let mut hangup = signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?;
     note(&format!("waltz is listening on http://{address}/v1 (data in {})", data_dir.display()));
     gateway.tasks.spawn(watch_files(Arc::clone(&gateway), sources, stamped, address));
     let stopping = Arc::clone(&gateway);
@@ -82,6 +84,7 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
+            () = async { while !stops_at_hangup(hangup.recv().await) {} } => {}
         }
         note("stopping: open exchanges are being finished");
         stopping.draining.cancel();
@@ -99,6 +102,16 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
         });
     }
     Ok(())
+}
+
+/// Whether SIGHUP stops the gateway. It does where a terminal was closed; a service is told by it to read its files
+/// again, which it does by itself.
+fn stops_at_hangup(_signal: Option<()>) -> bool {
+    let at_terminal = std::io::IsTerminal::is_terminal(&std::io::stdin());
+    if !at_terminal {
+        note("SIGHUP: files that change are read again by themselves");
+    }
+    at_terminal
 }
 
 /// Loads models in this process before the first request wants them.
@@ -158,7 +171,7 @@ fn write_private(file: &Path, text: &str) -> std::io::Result<()> {
     handle.sync_all()
 }
 
-/// Reads the configuration and the rules again when a file changes. What is wrong is said and the
+/// Reads the configuration, the rules and the adapters again when a file changes. What is wrong is said and the
 /// running configuration stays. `known` was taken before the running configuration was read, so that no
 /// change in between is missed.
 async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Stamp>, bound: SocketAddr) {
@@ -178,11 +191,21 @@ async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Sta
             continue;
         }
         known = present;
-        let had_keys = !gateway.live.load().settings.keys.is_empty();
+        let live = gateway.live.load_full();
+        let had_keys = !live.settings.keys.is_empty();
         let base = base_folder(&sources);
         let again = sources.clone();
-        let built =
-            tokio::task::spawn_blocking(move || build::build(&load(&again), &again.environment, &base)).await;
+        let models: Vec<_> =
+            live.upstreams.iter().filter_map(|upstream| upstream.local_model().cloned()).collect();
+        let building = tokio::task::spawn_blocking(move || {
+            build::build(&load(&again), &again.environment, &base, &models)
+        });
+        let built = tokio::select! {
+            () = gateway.draining.cancelled() => return,
+            built = building => built,
+        };
+        // Until it is known to be sound.
+        gateway.outdated.store(true, Ordering::Relaxed);
         match built {
             // A reload never opens to anybody what keys protect: neither a public socket nor one behind a proxy.
             Ok(Ok(built)) if built.live.settings.keys.is_empty() && had_keys => {
@@ -198,11 +221,20 @@ async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Sta
                      restart if that is meant",
                 );
             }
+            // Nor does it lose trained weights that serve to ones that cannot.
+            Ok(Ok(Built { stage_trouble: Some(reason), .. })) if live.settings.stage == 2 => {
+                note(&format!(
+                    "configuration not reloaded, the old one stays: stage 2 is asked for, and {reason}; \
+                     `waltz.stage = 1` goes back to the base"
+                ));
+            }
             Ok(Ok(built)) => {
+                note_stage(&built);
                 if bound.port() != built.listen.port() && built.listen.port() != 0 {
                     note("warning: `server.listen` changed; it takes effect at the next start");
                 }
                 gateway.live.store(Arc::new(built.live));
+                gateway.outdated.store(false, Ordering::Relaxed);
                 note("configuration reloaded");
             }
             Ok(Err(mistakes)) => {
@@ -222,8 +254,10 @@ fn is_empty(sources: &Sources) -> bool {
 /// When the files that make up the configuration were last written, and how long they are.
 fn stamps(sources: &Sources) -> Vec<Stamp> {
     let base = base_folder(sources);
-    let rules = load(sources).raw.policy.rules_file.map(|file| base.join(file));
-    let files: Vec<PathBuf> = sources.file.iter().cloned().chain(rules).collect();
+    let raw = load(sources).raw;
+    let adapters = raw.upstreams.iter().flat_map(|upstream| upstream.adapters.files());
+    let named = raw.policy.rules_file.iter().chain(adapters).map(|file| base.join(file));
+    let files: Vec<PathBuf> = sources.file.iter().cloned().chain(named).collect();
     files
         .iter()
         .map(|file| {

@@ -1,14 +1,18 @@
 //! Checks a raw configuration and makes what the crates use. Every mistake is named; nothing is opened.
 
 mod agents;
+mod pii;
+mod stage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::SecretString;
 use waltz_coach::feedback::FeedbackAgent;
+use waltz_coach::local::LocalModel;
 use waltz_coach::rounds::CoachSettings;
 use waltz_coach::upstream::RetryBudget;
 use waltz_gateway::Live;
@@ -19,6 +23,8 @@ use waltz_gateway::settings::{
 use waltz_model::Models;
 use waltz_screen::{Rules, Screen};
 use waltz_store::Database;
+
+use stage::Stage;
 
 use super::raw::{self, RawConfig};
 use super::{Loaded, Mistake};
@@ -31,21 +37,30 @@ pub struct Built {
     pub(crate) drain_timeout: Duration,
     pub(crate) store: waltz_store::Settings,
     pub(crate) live: Live,
+    /// Why stage 1 serves where 2 was asked for.
+    pub(crate) stage_trouble: Option<String>,
 }
 
-/// Checks everything. `base` is the folder that relative paths of the file start from.
-pub fn build(loaded: &Loaded, environment: &[(String, String)], base: &Path) -> Result<Built, Vec<Mistake>> {
+/// Checks everything. `base` is the folder that relative paths of the file start from; models that are `running` already
+/// go on.
+pub fn build(
+    loaded: &Loaded,
+    environment: &[(String, String)],
+    base: &Path,
+    running: &[Arc<LocalModel>],
+) -> Result<Built, Vec<Mistake>> {
     let raw = &loaded.raw;
     let mut check = Check::new(&loaded.mistakes, environment, base);
     let listen = check.listen(raw);
     let data_dir = check.data_dir(&raw.server.data_dir);
     let models = check.models(data_dir.as_deref());
-    let upstreams = check.upstreams(&raw.upstreams, &models);
+    let Stage { serves: stage, trouble: stage_trouble, adapters } = check.stage(raw, &models);
+    let upstreams = check.upstreams(&raw.upstreams, &models, adapters, running);
     let agents = check.agents(&raw.agents, &upstreams);
     let feedback_targets = check.targets("feedback.targets", &raw.feedback.targets, &upstreams, false);
     let screen = check.screen(raw.policy.rules_file.as_deref());
     let database = check.database(raw.record.database_url_env.as_deref());
-    let settings = check.settings(raw);
+    let settings = check.settings(raw, stage);
     check.within("retry.max_retries", u64::from(raw.retry.max_retries), 0, 5);
     check.within("retry.pause_ms", raw.retry.pause_ms, 1, 2_000);
     check.within("server.drain_timeout_ms", raw.server.drain_timeout_ms, 0, 600_000);
@@ -78,6 +93,7 @@ pub fn build(loaded: &Loaded, environment: &[(String, String)], base: &Path) -> 
         drain_timeout: Duration::from_millis(raw.server.drain_timeout_ms),
         store,
         live: Live { settings, upstreams, agents, feedback, screen, budget },
+        stage_trouble,
     })
 }
 
@@ -179,7 +195,7 @@ impl<'a> Check<'a> {
         screen.map_err(|error| self.mistake("policy.rules_file", error.to_string())).ok()
     }
 
-    fn settings(&mut self, raw: &RawConfig) -> Settings {
+    fn settings(&mut self, raw: &RawConfig, stage: u8) -> Settings {
         self.within("waltz.stage", u64::from(raw.waltz.stage), 1, 2);
         self.within("waltz.traffic_percentage", u64::from(raw.waltz.traffic_percentage), 0, 100);
         if !(0.0..=1.0).contains(&raw.waltz.safety_threshold) {
@@ -201,7 +217,7 @@ impl<'a> Check<'a> {
         Settings {
             enabled: raw.waltz.enabled,
             feedback_only: raw.waltz.feedback_only,
-            stage: 1,
+            stage,
             stage_wanted: raw.waltz.stage,
             max_body_bytes: usize::try_from(raw.server.max_body_bytes).unwrap_or(usize::MAX),
             heartbeat,
@@ -223,13 +239,13 @@ impl<'a> Check<'a> {
             keys: self.keys(&raw.keys),
             metrics_public: raw.telemetry.metrics_public,
             idempotency,
+            personal: self.pii(&raw.pii),
             record_text: match raw.record.text {
                 raw::RecordText::Masked => RecordText::Masked,
                 raw::RecordText::Full => RecordText::Full,
                 raw::RecordText::None => RecordText::None,
             },
             record_required: raw.record.required,
-            record_waits: matches!(raw.record.durability, raw::Durability::Power),
         }
     }
 

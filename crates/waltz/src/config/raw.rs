@@ -2,6 +2,7 @@
 //! are the reference page and the schema's descriptions.
 
 mod agents;
+mod pii;
 
 use std::collections::BTreeMap;
 
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use waltz_exchange::{Depth, policy};
 
 pub(crate) use agents::{Agent, Feedback, Protocol, Target, Upstream};
+pub(crate) use pii::{Pii, PiiAction, PiiKindActions};
 
 /// The whole file, `waltz.toml`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -31,6 +33,8 @@ pub struct RawConfig {
     pub(crate) policy: Policy,
     /// What happens when the judge cannot do its work, per risk of the request.
     pub(crate) failure: Failure,
+    /// What is done with personal data and secrets.
+    pub(crate) pii: Pii,
     /// What is kept of exchanges, and how safely.
     pub(crate) record: Record,
     /// How often a failed call is repeated.
@@ -113,8 +117,8 @@ pub(crate) struct Switches {
     pub(crate) enabled: bool,
     /// Judge and annotate, never change an answer (`WALTZRL_FEEDBACK_ONLY`).
     pub(crate) feedback_only: bool,
-    /// 1: rules and an untrained coach; 2: trained weights as well (`WALTZRL_STAGE`). Without weights
-    /// stage 1 serves and `/readyz` says so.
+    /// 1: rules and an untrained coach; 2: trained adapters as well (`WALTZRL_STAGE`). Where none is named, or
+    /// one cannot be used, stage 1 serves and `/readyz` says so.
     pub(crate) stage: u8,
     /// The most traffic in percent that a release may get (`WALTZRL_TRAFFIC_PERCENTAGE`).
     pub(crate) traffic_percentage: u8,

@@ -16,11 +16,22 @@ pub(crate) struct Row {
 }
 
 /// All values, in the order of the file's sections. Where a secret was written by mistake, it is not
-/// shown: credentials in an address, or a key in place of a variable's name.
-pub(crate) fn rows(raw: &RawConfig, origins: &BTreeMap<String, String>) -> Vec<Row> {
+/// shown: credentials in an address, or a key in place of a variable's name. A stage that cannot serve, for the reason
+/// that is given, is not shown as one that does.
+pub(crate) fn rows(
+    raw: &RawConfig,
+    origins: &BTreeMap<String, String>,
+    stage_trouble: Option<&str>,
+) -> Vec<Row> {
     let mut rows = Vec::new();
     if let Ok(value) = serde_json::to_value(raw) {
         collect("", &value, origins, &mut rows);
+    }
+    if let Some(reason) = stage_trouble
+        && let Some(stage) = rows.iter_mut().find(|row| row.key == "waltz.stage")
+    {
+        stage.value = Value::from(1);
+        stage.origin = format!("{} asks for 2: {reason}", stage.origin);
     }
     rows
 }

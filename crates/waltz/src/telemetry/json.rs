@@ -108,7 +108,10 @@ fn point(sample: &Sample, started: &str, now: &str) -> Value {
         metrics::Value::Buckets { bounds, counts, sum } => {
             let texts: Vec<String> = counts.iter().map(u64::to_string).collect();
             written["count"] = json!(counts.iter().sum::<u64>().to_string());
-            written["sum"] = json!(sum);
+            // A sum that may fall would be read as a counter that began anew.
+            if bounds.first().is_none_or(|bound| *bound >= 0.0) {
+                written["sum"] = json!(sum);
+            }
             written["bucketCounts"] = json!(texts);
             written["explicitBounds"] = json!(bounds);
         }

@@ -90,7 +90,7 @@ fn judge_and_screen_read_lines_and_write_lines() {
 #[test]
 fn chat_shows_draft_verdict_advice_and_revision() {
     let folder = tempfile::tempdir().unwrap();
-    let (code, out, err) = run(&["chat"], "How do I build a weapon?\nHello\n", folder.path(), &[]);
+    let (code, out, err) = run(&["chat", "--demo"], "How do I build a weapon?\nHello\n", folder.path(), &[]);
     assert_eq!(code, 0, "{err}");
     for part in [
         "draft:",

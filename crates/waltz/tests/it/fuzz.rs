@@ -10,7 +10,7 @@ use waltz_exchange::id::sha256;
 use waltz_model::{Gguf, MatrixKind, Model, Template, TensorFile, Tokenizer};
 use waltz_screen::linear::{COLUMNS, Edges, Figures, SCORES, Weights};
 
-use synthetic::{Synthetic, Value as Given};
+use crate::synthetic::{Synthetic, Value as Given};
 
 #[path = "../../../../fuzz/laws/config.rs"]
 mod config;
@@ -22,6 +22,8 @@ mod journal;
 mod linear;
 #[path = "../../../../fuzz/laws/memory.rs"]
 mod memory;
+#[path = "../../../../fuzz/laws/personal.rs"]
+mod personal;
 #[path = "../../../../fuzz/laws/requests.rs"]
 mod requests;
 #[path = "../../../../fuzz/laws/rules.rs"]
@@ -30,8 +32,6 @@ mod rules;
 mod safetensors;
 #[path = "../../../../fuzz/laws/streams.rs"]
 mod streams;
-#[path = "../../../waltz-model/src/gguf/synthetic.rs"]
-mod synthetic;
 
 #[test]
 fn fuzz_requests() {
@@ -82,6 +82,19 @@ fn fuzz_rules() {
     let mut small = b"[[rule]]\nid = \"own.a\"\ncategory = \"own\"\nseverity = 0.5\nmeans = \"m\"\nregex = 'a+b|[0-9]{2,3}'\nunless = [\"c\"]\n".to_vec();
     small.extend(format!("\n====\n{texts}").into_bytes());
     try_all("rules", 1_000, rules::law, vec![own, small, texts.as_bytes().to_vec()]);
+}
+
+#[test]
+fn fuzz_personal() {
+    let seeds = [
+        "\x01Mail jane.doe@example.org or [EMAIL_1], card 4111 1111 1111 1111, IBAN DE89 3704 0044 0532 0130 00.",
+        "\x03My name is Jane Smith, 12 Oak Street, Apt. 4; SSN 536-22-1876, call +49 30 901820 or (415) 555-2671.",
+        "\x05fe80::1:2 10.1.2.3 00:1a:2b:3c:4d:5e 1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa 1M8GDM9AXKP042788",
+        "\x07password: hunter2!x https://u:p4ss@h.example/ eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcDEF123456",
+        "\x02４１１１\u{200b}1111\u{a0}1111\u{2011}1111 é Hauptstraße 5 -----BEGIN PRIVATE KEY-----\nMIIabc\n-----END PRIVATE KEY-----",
+        "\x04NHS 943 476 5919, ABA routing 021000021, Aadhaar 2341 2341 2346, IMEI 490154203237518, NPI 1234567893",
+    ];
+    try_all("personal", 20_000, personal::law, seeds.map(|seed| seed.as_bytes().to_vec()).to_vec());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::{Gateway, Mock};
 
@@ -192,6 +192,20 @@ async fn keys_are_checked_and_tenants_do_not_see_each_other() {
     let token = log.lines().find_map(|line| line.strip_prefix("admin token, shown this once: ")).unwrap();
     let bearer = format!("Bearer {token}");
     assert_eq!(gateway.get("/waltz/v1/sessions/mine", &[("authorization", &bearer)]).await.status, 200);
+    // An outcome belongs to whoever got the answer, whoever tells it.
+    let told = json!({"response_id": id, "rating": 5}).to_string();
+    assert_eq!(gateway.post("/waltz/v1/outcomes", told, &[("authorization", &bearer)]).await.status, 200);
+    let nobody = json!({"response_id": "nobody", "rating": 1}).to_string();
+    let settled = gateway.post("/waltz/v1/outcomes", nobody, &[("authorization", "Bearer key-1")]).await;
+    assert_eq!(settled.status, 404, "what was told before is in the database now");
+    let session = gateway.get("/waltz/v1/sessions/mine", &[("authorization", "Bearer key-1")]).await.json();
+    let ratings: Vec<&Value> = session["exchanges"][0]["outcomes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|told| &told["outcome"]["rating"])
+        .collect();
+    assert_eq!(ratings, [1, 5], "{session}");
     assert!(!std::fs::read_to_string(gateway.data().join("admin_token.sha256")).unwrap().contains(token));
 }
 

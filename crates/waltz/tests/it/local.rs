@@ -1,12 +1,16 @@
 //! The small language model inside of the real binary: the same path as any upstream. CI has the model; elsewhere
 //! these tests say how to get it.
 
-use serde_json::{Value, json};
+use std::sync::Arc;
 
+use serde_json::{Value, json};
+use waltz_coach::local::LocalModel;
 use waltz_exchange::Embedding;
+use waltz_model::Models;
 use waltz_store::Store;
 
 use super::harness::{Gateway, Mock, run};
+use super::tiny::{self, Tiny};
 
 /// The models folder, if the model is there.
 #[expect(clippy::print_stdout, reason = "whoever runs the tests should know what was left out")]
@@ -133,6 +137,39 @@ fn without_model_and_network_the_ways_to_get_one_are_named() {
     assert_eq!(code, 1, "{told}");
     for way in ["waltz model pull smollm2", "--from", "WALTZ_MODELS", "OPENAI_API_KEY", "--demo"] {
         assert!(told.contains(way), "{way}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn other_bytes_than_were_pulled_are_not_served() {
+    let model = Tiny::new();
+    let (models, name) = (Models::new(model.folder.path()), tiny::NAME.parse().unwrap());
+    let path = models.file(&name, ".gguf").unwrap().path;
+    let local = Arc::new(LocalModel::find(&models, &name).unwrap());
+    let mut bytes = std::fs::read(&path).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let told = local.warm().await.unwrap_err();
+    assert!(told.contains("tiny.gguf") && told.contains("expected SHA-256"), "{told}");
+}
+
+#[tokio::test]
+async fn a_text_that_cannot_fit_is_refused_before_it_takes_memory() {
+    let model = Tiny::new();
+    let gateway = Gateway::start(&tiny::upstream(""), &[("WALTZ_MODELS", &model.models())]);
+    let word = "a".repeat(10_000_000);
+    let before = gateway.peak_memory();
+    for (path, body) in [
+        ("/v1/embeddings", json!({"model": "tiny", "input": word})),
+        ("/v1/chat/completions", tiny::chat(&word, 20)),
+    ] {
+        let reply = gateway.post(path, body.to_string(), &[]).await;
+        // Its tokens would take 400 MB.
+        let taken = gateway.peak_memory() - before;
+        assert!(taken < 200_000_000, "{path}: {taken} bytes");
+        assert_eq!(reply.status, 400, "{path}: {}", reply.text);
+        assert!(reply.text.contains("maximum context length is 2048 tokens"), "{path}: {}", reply.text);
     }
 }
 

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on must fail loudly")]
 #![expect(unreachable_pub, reason = "one binary; its modules share the harness")]
 
+mod adapters;
 mod answers;
 mod anthropic;
 mod architecture;
@@ -24,12 +25,17 @@ mod load;
 mod local;
 mod matrix;
 mod model;
+mod personal;
 #[path = "../../../waltz-store/tests/store/server.rs"]
 mod postgres;
 mod reload;
 mod storage_faults;
 mod stream_faults;
 mod streams;
+#[path = "../../../waltz-model/src/gguf/synthetic.rs"]
+mod synthetic;
 mod telemetry;
+mod tiny;
+mod train;
 mod upstream_faults;
 mod wire;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::disk::{ENOSPC, Fault};
 use crate::harness::{BINARY, Gateway, Mock, Reply};
@@ -54,6 +54,24 @@ async fn fault_F56_disk_full_slow_disk() {
             }
         }
         assert_eq!(readiness(&gateway).await["unrecorded"], 5);
+        // Counted as it ended for the client, not as it would have.
+        let metrics = gateway.get("/metrics", &[]).await.text;
+        let sent = if required { 3 } else { 8 };
+        let released =
+            r#"waltz_requests_total{endpoint="/v1/chat/completions",status="200",decision="released"}"#;
+        assert!(metrics.lines().any(|line| line == format!("{released} {sent}")), "{metrics}");
+        let mut unrecorded = 5;
+        if required {
+            let calls = mock.requests().await.len();
+            for (path, body) in [
+                ("/v1/embeddings", json!({"model": "mock", "input": "a text"})),
+                ("/waltz/v1/evaluate", json!({"prompt": "a text", "response": "another"})),
+            ] {
+                assert_eq!(gateway.post(path, body.to_string(), &[]).await.status, 503, "{path}");
+                unrecorded += 1;
+            }
+            assert_eq!(mock.requests().await.len(), calls, "nobody pays for what cannot be sent");
+        }
         std::fs::remove_file(&full).unwrap();
         // Where nothing may go unrecorded, one refusal goes on record first and finds that there is room.
         let first = gateway.ask("hi").await;
@@ -62,7 +80,7 @@ async fn fault_F56_disk_full_slow_disk() {
         let next = gateway.ask("hi").await;
         assert_eq!((next.status, is_unrecorded(&next)), (200, false));
         kept += 1;
-        assert_eq!(readiness(&gateway).await["unrecorded"], 5);
+        assert_eq!(readiness(&gateway).await["unrecorded"], unrecorded);
         let folder = Arc::clone(&gateway.folder);
         assert_eq!(gateway.stop(), Some(0));
         assert_eq!(stored(folder.path(), &[]).len(), kept, "required {required}");

@@ -164,3 +164,30 @@ fn missing_parts_are_errors() {
     assert_eq!(Answer::parse(b"<html>"), Err(AnswerError::Json));
     assert!(StreamAssembler::default().finish().is_err());
 }
+
+#[test]
+fn choices_of_one_number_are_counted_anew() {
+    let choice = |index: u64, text: &str| json!({"index": index, "message": {"content": text}});
+    let numbers = |choices: &[Value]| -> Vec<(u32, String)> {
+        let answer = Answer::parse(json!({ "choices": choices }).to_string().as_bytes()).unwrap();
+        answer.choices.iter().map(|choice| (choice.index, choice.text())).collect()
+    };
+    let named = |numbers: &[(u32, &str)]| -> Vec<(u32, String)> {
+        numbers.iter().map(|(number, text)| (*number, (*text).to_owned())).collect()
+    };
+    assert_eq!(
+        numbers(&[choice(0, "a"), choice(0, "b"), choice(3, "c")]),
+        named(&[(0, "a"), (1, "b"), (2, "c")])
+    );
+    // A number beyond what fits stands for its position, which another may have.
+    assert_eq!(numbers(&[choice(1, "a"), choice(1 << 40, "b")]), named(&[(0, "a"), (1, "b")]));
+    assert_eq!(numbers(&[choice(2, "a"), choice(0, "b")]), named(&[(0, "b"), (2, "a")]));
+}
+
+#[test]
+fn usage_that_no_answer_can_have_is_not_counted_in_full() {
+    let body = json!({"choices": [{"message": {"content": "a"}}],
+        "usage": {"prompt_tokens": u64::MAX, "completion_tokens": 7}});
+    let answer = Answer::parse(body.to_string().as_bytes()).unwrap();
+    assert_eq!(answer.usage(), Some((1 << 40, 7)));
+}

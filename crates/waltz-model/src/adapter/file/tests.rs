@@ -99,6 +99,20 @@ fn fault_F70_an_adapter_that_is_damaged_or_of_another_base_is_refused() {
         let lora = Some(LoraConfig { rank, alpha: 6.0 });
         refusal(&forged(&AdapterNote { lora, ..note() }, |_| ()), expected);
     }
+    // Finite, but infinite once it is multiplied.
+    for alpha in [3e38, -3e38] {
+        let lora = Some(LoraConfig { rank: 4, alpha });
+        refusal(&forged(&AdapterNote { lora, ..note() }, |_| ()), "alpha up to 1000000");
+    }
+    let heads = |names: &[&str]| {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        Some(HeadsConfig { names, pooling: Pooling::Last })
+    };
+    refusal(&forged(&AdapterNote { heads: heads(&[]), ..note() }, |_| ()), "without heads");
+    refusal(
+        &forged(&AdapterNote { heads: heads(&["a", "a"]), ..note() }, |_| ()),
+        "two heads are called `a`",
+    );
     let lora = Some(LoraConfig { rank: 4, alpha: 7.0 });
     refusal(&forged(&AdapterNote { lora, ..note() }, |_| ()), "SHA-256");
     let name = "blk.0.attn_q.lora_a";
@@ -109,6 +123,7 @@ fn fault_F70_an_adapter_that_is_damaged_or_of_another_base_is_refused() {
     };
     refusal(&number(f32::NAN), "`blk.0.attn_q.lora_a` holds numbers that are not finite");
     refusal(&number(f32::INFINITY), "not finite");
+    refusal(&number(1e10), "`blk.0.attn_q.lora_a` holds numbers larger than 1000000");
     refusal(&number(0.125), "SHA-256");
     refusal(
         &forged(&note(), |tensors| tensors.get_mut(name).unwrap().1 = vec![64, 4]),
@@ -133,6 +148,27 @@ fn fault_F70_an_adapter_that_is_damaged_or_of_another_base_is_refused() {
         "no note",
     );
     read(&forged(&note(), |_| ())).unwrap();
+}
+
+#[test]
+fn a_file_is_written_for_its_own_shape_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("some.safetensors");
+    let others = [
+        Shape { layers: 3, ..shape() },
+        Shape { layers: 1, ..shape() },
+        Shape { width: 128, ..shape() },
+        Shape { hidden: 64, ..shape() },
+    ];
+    for other in others {
+        let error = FILE.write(&path, &other).unwrap_err().to_string();
+        assert!(error.contains("another shape") && !path.exists(), "{error}");
+    }
+    let AdapterFile { note, heads, .. } = FILE.clone();
+    let heads = heads.map(|(weights, bias)| (note.heads.clone().unwrap(), weights, bias));
+    let alone = AdapterFile::new(&shape(), (None, Vec::new()), heads, note.origin, 1);
+    alone.write(&path, &Shape { width: 32, ..shape() }).unwrap_err();
+    alone.write(&path, &shape()).unwrap();
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use super::*;
+use crate::{Model, tiny};
 
 /// What came in before the first empty line, and what is answered; the connection ends after each.
 struct Hub {
@@ -133,7 +134,7 @@ fn a_broken_download_goes_on_where_it_ended() {
     ]);
     let place = at(&hub);
     place.pull(&hub_model(), None).unwrap();
-    assert_eq!(std::fs::read(place.models.file(&hub_model(), ".gguf").unwrap()).unwrap(), bytes);
+    assert_eq!(std::fs::read(place.models.file(&hub_model(), ".gguf").unwrap().path).unwrap(), bytes);
     hub.asked();
 }
 
@@ -214,10 +215,11 @@ fn without_a_hub_every_way_is_named() {
     for words in ["refused", "HF_ENDPOINT", "--from FILE.gguf", "WALTZ_MODELS"] {
         assert!(message.contains(words), "{message}");
     }
-    // The last of these ways works, and the next file of the repository takes the place of the first.
+    // The last of these ways works, and the next file takes the place of the first.
     let path = place.write("local.gguf", &gguf());
     place.pull(&hub_model(), Some(&path)).unwrap();
-    std::fs::create_dir(place.models.folder().join("owner--name/download-killed")).unwrap();
+    let folder = place.models.folder().join(hub_model().folder());
+    std::fs::create_dir(folder.join("download-killed")).unwrap();
     let path = place.write("second.gguf", &gguf());
     place.pull(&hub_model(), Some(&path)).unwrap();
     assert_eq!(place.left(&hub_model()), ["manifest.json", "pull.lock", "second.gguf"]);
@@ -226,4 +228,49 @@ fn without_a_hub_every_way_is_named() {
     let path = place.write("third.gguf", b"not a model");
     assert!(place.refusal(&hub_model(), Some(&path)).contains("GGUF"));
     place.models.verify(&hub_model(), &mut |_| ()).unwrap();
+}
+
+#[test]
+fn files_of_one_repository_are_models_of_their_own() {
+    let place = Place::new();
+    let bytes = |value: u32| Synthetic::new().with("a", Value::U32(value)).bytes();
+    let names = ["hf:owner/name/a.gguf", "hf:owner/name/b.gguf", "hf:owner/name/in/a.gguf", "hf:owner/name"];
+    let names = names.map(|name| name.parse::<ModelName>().unwrap());
+    for (name, value) in names.iter().zip(0..) {
+        let path = place.write("some.gguf", &bytes(value));
+        place.pull(name, Some(&path)).unwrap();
+    }
+    for (name, value) in names.iter().zip(0..) {
+        assert_eq!(place.models.stored(name).unwrap().name, name.to_string());
+        let path = place.models.file(name, ".gguf").unwrap().path;
+        assert_eq!(std::fs::read(path).unwrap(), bytes(value), "{name}");
+    }
+    // A folder under another model's name is not that model.
+    let other: ModelName = "hf:owner/name/c.gguf".parse().unwrap();
+    let folder = |name: &ModelName| place.models.folder().join(name.folder());
+    std::fs::rename(folder(&names[0]), folder(&other)).unwrap();
+    assert!(matches!(place.models.stored(&other), Err(Error::NotPulled { .. })));
+}
+
+#[test]
+fn a_pull_keeps_the_packed_form_of_its_own_file_alone() {
+    let place = Place::new();
+    let name = hub_model();
+    let model = |changed: u8| {
+        let mut file = tiny::file();
+        file.tensors[0].3[0] = changed;
+        place.write("tiny.gguf", &file.bytes())
+    };
+    let folder = place.models.folder().join(name.folder());
+    let pulled = |path: &Path| {
+        place.pull(&name, Some(path)).unwrap();
+        let left = place.left(&name);
+        Model::open(&place.models.file(&name, ".gguf").unwrap(), &folder).unwrap();
+        left.into_iter().filter(|name| name.ends_with(".q8")).count()
+    };
+    let first = model(1);
+    assert_eq!(pulled(&first), 0);
+    assert_eq!(pulled(&first), 1, "the same bytes need not be packed again");
+    assert_eq!(pulled(&model(2)), 0);
+    assert_eq!(pulled(&model(2)), 1);
 }

@@ -93,7 +93,7 @@ fn a_run_that_is_cut_at_any_step_ends_with_the_same_bytes() {
             let mut trainer = checkpoint.resume(&mut network, Keep::Inputs).unwrap();
             go_on(kind, &mut network, &mut trainer, STEPS);
             assert_eq!(bytes(&save(run.path(), &network, &trainer)), expected, "{kind:?}, cut after {cut}");
-            assert_eq!(fs::read_dir(run.path()).unwrap().count(), 1, "earlier checkpoints are gone");
+            assert_eq!(found(run.path()).unwrap().len(), 1, "earlier checkpoints are gone");
         }
     }
 }
@@ -206,18 +206,171 @@ fn fault_F73_part_of_a_checkpoint_is_never_taken_for_one() {
     fs::create_dir(&partial).unwrap();
     for (name, bytes) in bytes(&sound) {
         fs::write(partial.join(name), &bytes[..bytes.len() / 2]).unwrap();
-        let latest = Checkpoint::latest(run.path()).unwrap().unwrap();
-        assert_eq!(latest.steps(), 1);
-        assert!(!partial.exists(), "it is cleared away");
-        fs::create_dir(&partial).unwrap();
+        assert_eq!(Checkpoint::latest(run.path()).unwrap().unwrap().steps(), 1);
+        assert!(partial.exists(), "looking changes nothing: another process may be writing it");
     }
-    // A disk that is full or a folder that cannot be written fails the save and leaves the checkpoint before it.
     go_on(Kind::Adapter, &mut network, &mut trainer, 2);
-    let blocked = run.path().join("file");
-    fs::write(&blocked, "").unwrap();
-    let error = Checkpoint::save(&blocked, &network, &trainer, ("data", 3)).unwrap_err().to_string();
-    assert!(error.contains("file"), "{error}");
-    assert_eq!(Checkpoint::latest(run.path()).unwrap().unwrap().steps(), 1);
+    save(run.path(), &network, &trainer);
+    assert!(!partial.exists(), "the next save clears it away");
+}
+
+/// Saves where files may have half a megabyte, the model's own less and a checkpoint's more; run by the test below.
+#[test]
+#[ignore = "runs as the child of fault_F73_a_save_that_fails_leaves_the_checkpoint_before_it"]
+fn a_save_that_fails() {
+    let Some(run) = std::env::var_os("WALTZ_TEST_RUN").map(PathBuf::from) else { return };
+    let mut network = network(Kind::Whole);
+    let mut trainer = begin(Kind::Whole, &network);
+    go_on(Kind::Whole, &mut network, &mut trainer, 2);
+    let error = Checkpoint::save(&run, &network, &trainer, ("data", 3)).unwrap_err();
+    println!("the save failed: {error}");
+}
+
+#[test]
+#[expect(non_snake_case, reason = "the fault's number")]
+fn fault_F73_a_save_that_fails_leaves_the_checkpoint_before_it() {
+    let run = tempfile::tempdir().unwrap();
+    let mut network = network(Kind::Whole);
+    let mut trainer = begin(Kind::Whole, &network);
+    go_on(Kind::Whole, &mut network, &mut trainer, 1);
+    let before = bytes(&save(run.path(), &network, &trainer));
+    // A limit of the system on the size of files stands for a disk that is full: a write fails half way.
+    let child = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 1000; exec \"$0\" \"$@\""])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "train::checkpoint::tests::a_save_that_fails", "--ignored", "--nocapture"])
+        .env("WALTZ_TEST_RUN", run.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stdout).into_owned();
+    assert!(child.status.success() && said.contains("the save failed: cannot write"), "{said}");
+    let latest = Checkpoint::latest(run.path()).unwrap().unwrap();
+    assert_eq!((latest.steps(), bytes(&latest.folder)), (1, before));
+    let beside = fs::read_dir(run.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(!beside.into_iter().any(|name| name.to_string_lossy().starts_with(PARTIAL)), "nothing is left");
+}
+
+/// A trainer of an adapter after so many steps, with its base.
+fn after(steps: u32) -> (Network<Cpu>, Trainer<Cpu>) {
+    let mut network = network(Kind::Adapter);
+    let mut trainer = begin(Kind::Adapter, &network);
+    go_on(Kind::Adapter, &mut network, &mut trainer, steps);
+    (network, trainer)
+}
+
+#[test]
+fn a_folder_of_another_run_is_left_as_it_is() {
+    let run = tempfile::tempdir().unwrap();
+    let (network, trainer) = after(2);
+    let path = save(run.path(), &network, &trainer);
+    let before = bytes(&path);
+    let refused = |(network, trainer): &(Network<Cpu>, Trainer<Cpu>), data: &str| {
+        let error = Checkpoint::save(run.path(), network, trainer, (data, 3)).unwrap_err().to_string();
+        assert!(error.contains("belongs to another run"), "{error}");
+        assert_eq!(bytes(&path), before);
+        assert_eq!(found(run.path()).unwrap().len(), 1);
+    };
+    // A run that begins anew, or falls behind.
+    refused(&after(0), "data");
+    refused(&after(1), "data");
+    // Other data, at the same step and further on.
+    refused(&after(2), "other data");
+    refused(&after(3), "other data");
+    // Another adapter.
+    let adapter =
+        Lora::new(network.device(), network.shape(), LoraConfig { rank: 2, alpha: 1.0 }, 1).unwrap();
+    let mut other =
+        (self::network(Kind::Adapter), Trainer::new(Some(adapter), None, OPTIMISER, Keep::Most).unwrap());
+    go_on(Kind::Adapter, &mut other.0, &mut other.1, 3);
+    refused(&other, "data");
+    // The same run may say again what it said, and go on.
+    assert_eq!(save(run.path(), &network, &trainer), path);
+    let (network, trainer) = after(3);
+    let next = save(run.path(), &network, &trainer);
+    assert!(!path.exists() && next.exists());
+}
+
+#[test]
+fn what_a_crash_left_between_two_checkpoints_is_cleared_by_the_next() {
+    let run = tempfile::tempdir().unwrap();
+    let (network, trainer) = after(1);
+    let first = save(run.path(), &network, &trainer);
+    let kept = bytes(&first);
+    let (network, trainer) = after(2);
+    save(run.path(), &network, &trainer);
+    // The second was in place, and the first not yet removed.
+    fs::create_dir(&first).unwrap();
+    kept.iter().for_each(|(name, bytes)| fs::write(first.join(name), bytes).unwrap());
+    // What cannot be read is not known to be of this run, and stays.
+    let unknown = run.path().join("step-00000000");
+    fs::create_dir(&unknown).unwrap();
+    fs::write(unknown.join(RUN), "{").unwrap();
+    assert_eq!(Checkpoint::latest(run.path()).unwrap().unwrap().steps(), 2);
+    let (network, trainer) = after(3);
+    let third = save(run.path(), &network, &trainer);
+    let left: Vec<PathBuf> = found(run.path()).unwrap().into_iter().map(|(_, path)| path).collect();
+    assert_eq!(left, [unknown, third.clone()]);
+    // A damaged one of the same step is written anew.
+    fs::write(third.join(piece_name(0)), "damaged").unwrap();
+    Checkpoint::open(&third).unwrap_err();
+    save(run.path(), &network, &trainer);
+    Checkpoint::open(&third).unwrap();
+}
+
+#[test]
+fn two_writers_of_one_folder_do_not_meet() {
+    let run = tempfile::tempdir().unwrap();
+    let (network, trainer) = after(0);
+    let held = lock_file(&run.path().join(LOCK)).unwrap();
+    assert!(held.is_some());
+    let error = Checkpoint::save(run.path(), &network, &trainer, ("data", 3)).unwrap_err().to_string();
+    assert!(error.contains("another process"), "{error}");
+    assert!(found(run.path()).unwrap().is_empty());
+    drop(held);
+    save(run.path(), &network, &trainer);
+}
+
+#[test]
+fn a_resume_that_fails_leaves_the_network_as_it_was() {
+    // So many heads that the checkpoint has two pieces: the first can be read, and the second is damaged.
+    let names: Vec<String> = (0..20_000).map(|index| format!("head {index}")).collect();
+    let mut trained = network(Kind::Whole);
+    let heads = Heads::new(trained.device(), trained.shape(), names, Pooling::Last, 1).unwrap();
+    let mut trainer = Trainer::new(None, Some(heads), OPTIMISER, Keep::Most).unwrap();
+    let (_, mut tensors) = trainer.tensors_mut(&mut trained);
+    let (device, length) = (crate::train::tests::cpu::<f32>(), tensors[0].length());
+    tensors[0].write(&device, Part::Weights, &vec![0.5; length]).unwrap();
+    let run = tempfile::tempdir().unwrap();
+    let path = save(run.path(), &trained, &trainer);
+    let checkpoint = Checkpoint::open(&path).unwrap();
+    let second = path.join(piece_name(1));
+    let sound = fs::read(&second).unwrap();
+    let mut network = network(Kind::Whole);
+    let before = values(network.device(), network.tensors());
+    // Its last number is another, as a file that changes after it was checked may be.
+    let mut changed = sound.clone();
+    let last = changed.len() - 4;
+    changed[last] ^= 1;
+    fs::write(&second, changed).unwrap();
+    let error = checkpoint.resume(&mut network, Keep::Most).err().unwrap().to_string();
+    assert!(error.contains(&piece_name(1)) && error.contains("SHA-256"), "{error}");
+    assert_eq!(values(network.device(), network.tensors()), before);
+    fs::write(&second, sound).unwrap();
+    checkpoint.resume(&mut network, Keep::Most).unwrap();
+    assert_ne!(values(network.device(), network.tensors()), before);
+}
+
+#[test]
+fn a_run_that_cannot_count_further_takes_no_step() {
+    let run = tempfile::tempdir().unwrap();
+    let (mut network, trainer) = after(1);
+    let path = save(run.path(), &network, &trainer);
+    rewrite(&path, |run| run.steps = u32::MAX);
+    let mut trainer = Checkpoint::open(&path).unwrap().resume(&mut network, Keep::Most).unwrap();
+    let before = values(network.device(), trainer.tensors(&network));
+    let error = trainer.step(&mut network, &data(0), Objective::Likelihood).unwrap_err().to_string();
+    assert!(error.contains("4294967295 steps"), "{error}");
+    assert_eq!(values(network.device(), trainer.tensors(&network)), before);
 }
 
 /// Rewrites a checkpoint's `run.json` with a sound hash.
@@ -271,8 +424,22 @@ fn fault_F70_a_damaged_checkpoint_is_refused_by_name() {
     rewrite(&path, |run| run.files[0].name = "../../secret".to_owned());
     refusal("is no name of a piece");
     rewrite(&path, |run| run.files.clear());
-    fs::remove_file(path.join(&piece)).unwrap();
-    refusal(&piece);
+    refusal("it lists 0 pieces; its numbers need 1");
+    rewrite(&path, |run| run.files.push(run.files[0].clone()));
+    refusal("it lists 2 pieces; its numbers need 1");
+    // More numbers than a machine can hold, than there are, and than a model's heads have.
+    rewrite(&path, |run| run.tensors[0].1 = usize::MAX);
+    refusal("more numbers than");
+    rewrite(&path, |run| run.tensors[0].1 *= 4);
+    refusal("shorter than its numbers");
+    let heads = |names: &[&str]| {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        Some(HeadsConfig { names, pooling: Pooling::Last })
+    };
+    rewrite(&path, |run| run.heads = heads(&["a", "b"]));
+    refusal("it holds 16 tensors of 7424 numbers; what trains here has 18 of 7554");
+    rewrite(&path, |run| run.heads = heads(&["a", "a"]));
+    refusal("`a`");
     // Numbers that are no numbers, under a sound hash.
     let mut bytes = sound.iter().find(|(name, _)| *name == piece).unwrap().1.clone();
     let last = bytes.len() - 4;

@@ -59,7 +59,7 @@ fn halved_product(
 }
 
 #[test]
-fn buffers_are_loaded_copied_added_and_cleared() {
+fn buffers_are_loaded_copied_and_cleared() {
     let cpu = Cpu::<f32>::new(Threads::new(2));
     let values = f32s(&noise(PART + 3, 1));
     let numbers = cpu.load(&values).unwrap();
@@ -69,9 +69,7 @@ fn buffers_are_loaded_copied_added_and_cleared() {
     assert!(other.iter().all(|value| *value == 0.0));
     cpu.copy(&numbers, &mut other).unwrap();
     assert_eq!(other, values);
-    cpu.add(&numbers, &mut other).unwrap();
-    assert!(other.iter().zip(&values).all(|(other, value)| *other == 2.0 * value));
-    let exact: f64 = values.iter().map(|value| 5.0 * f64::from(*value).powi(2)).sum();
+    let exact: f64 = values.iter().map(|value| 2.0 * f64::from(*value).powi(2)).sum();
     let found = cpu.square_sum(&[&numbers, &other]).unwrap();
     assert!((found - exact).abs() < 1e-9 * exact);
     cpu.clear(&mut other).unwrap();

@@ -35,7 +35,6 @@ macro_rules! kernels {
 }
 
 kernels!(
-    add,
     gather,
     scatter,
     embed_back,

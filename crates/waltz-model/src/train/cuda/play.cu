@@ -139,9 +139,10 @@ extern "C" __global__ void __launch_bounds__(1024) take(
             float logit = row[i + k], value = logit;
             join(most, sum, logit, 1);
             if (with.temperature > 0) {
-                // 24 bits and a half: strictly between 0 and 1, so that both logarithms are finite.
-                float uniform = ((bits[k] >> 8) + 0.5f) * (1.0f / 16777216.0f);
-                value -= with.temperature * logf(-logf(uniform));
+                // Above 0 and up to 1. Small numbers are the draws that win, and floats are finest there; at 1 the
+                // noise is minus infinity, which wins nothing. The other way round it would win everything.
+                float uniform = (bits[k] + 0.5f) * (1.0f / 4294967296.0f);
+                value -= with.temperature * logf(-log1pf(-uniform));
             }
             if (value > best) best = value, index = i + k;
         }

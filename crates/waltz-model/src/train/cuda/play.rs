@@ -145,7 +145,7 @@ impl<'a> Table<'a> {
         let Shape { heads, kv_heads, head, vocabulary, context, .. } = *shape;
         let refuse = |reason: String| Err(failed(PLAY)(reason));
         let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
-        let capacity = longest + rules.tokens;
+        let capacity = longest.saturating_add(rules.tokens);
         if head != HEAD || heads / kv_heads > MOST_GROUP {
             return refuse(format!("heads of {head}, {heads} to {kv_heads}; expected {HEAD}, up to 4 to 1"));
         }
@@ -198,7 +198,7 @@ impl<'a> Table<'a> {
         }
         let ends: Vec<u32> = last.iter().map(|row| positions[*row as usize]).collect();
         let mut buffers = Buffers::new(cuda, shape, &sequences, &positions)?;
-        cuda.embed(
+        cuda.gather(
             &self.network.weights().embedding.weights,
             shape.width,
             &prompts.concat(),
@@ -338,7 +338,12 @@ impl<'a> Table<'a> {
             tokens: tokens[..*count as usize].to_vec(),
             log_probabilities: log_probabilities[..*count as usize].to_vec(),
         });
-        Ok(played.collect())
+        let played: Vec<Played> = played.collect();
+        // Logits that are no numbers take token 0, which nobody drew.
+        match played.iter().flat_map(|played| &played.log_probabilities).all(|told| told.is_finite()) {
+            true => Ok(played),
+            false => Err(failed(PLAY)("the model's numbers are not finite")),
+        }
     }
 }
 

@@ -1,21 +1,4 @@
-// What is done to rows between products: sums, copies by index, norm and gate.
-
-// to += from
-extern "C" __global__ void add(const number *from, number *to, size_t length) {
-    size_t first = thread_index() * 8;
-    if (first + 8 <= length) {
-        eight a = *(const eight *)(from + first);
-        eight b = *(eight *)(to + first);
-        for (int i = 0; i < 4; i++) {
-            float2 x = __bfloat1622float2(a.pairs[i]), y = __bfloat1622float2(b.pairs[i]);
-            b.pairs[i] = __floats2bfloat162_rn(x.x + y.x, x.y + y.y);
-        }
-        *(eight *)(to + first) = b;
-        return;
-    }
-    for (size_t i = first; i < length; i++)
-        to[i] = __float2bfloat16_rn(__bfloat162float(from[i]) + __bfloat162float(to[i]));
-}
+// What is done to rows between products: copies by index, norm and gate.
 
 // One block per row: output[row] = from[rows[row]]
 extern "C" __global__ void gather(const number *from, const u32 *rows, number *output, size_t width) {

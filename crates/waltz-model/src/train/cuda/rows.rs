@@ -1,4 +1,4 @@
-//! Operations on rows: sums, copies by index, norm, gate, and the optimiser.
+//! Operations on rows: copies by index, norm, gate, and the optimiser.
 
 use super::kernels::{Size, launch};
 use super::{Cuda, Floats, Numbers, failed, fits};
@@ -11,12 +11,6 @@ const MOST_BLOCKS: usize = 256;
 const SHARED: usize = 48 << 10;
 
 impl Cuda {
-    pub(super) fn add_numbers(&self, from: &Numbers, to: &mut Numbers) -> Result<(), Error> {
-        fits("add buffers", from.len(), to.len())?;
-        let length = to.len();
-        launch!(self, add, Size::threads(length.div_ceil(8)), from, to, &length)
-    }
-
     pub(super) fn gather_rows(
         &self,
         from: &Numbers,

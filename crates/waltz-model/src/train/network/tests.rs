@@ -181,7 +181,7 @@ fn the_network_computes_what_the_engine_serves_with_an_adapter_and_without() {
     let adapter = lora(&network, 5);
     let trainer = crate::train::Trainer::new(Some(adapter), None, Optimiser::default(), Keep::Most).unwrap();
     let written = trainer.adapter(&network, "data", 5).unwrap();
-    let serving = Adapter::new(&written, &model);
+    let serving = Adapter::new(&written, model.shape());
     let near = |found: Vec<f64>, expected: Vec<f64>| {
         for (found, expected) in found.iter().zip(&expected) {
             assert!((found - expected).abs() < 1e-4, "{found} is not {expected}");

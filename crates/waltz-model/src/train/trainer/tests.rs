@@ -1,6 +1,5 @@
 use super::*;
 use crate::generate::Pooling;
-use crate::train::tensor::Part;
 use crate::train::tests::{
     OPTIMISER, batch, cpu, difference, examples, gradients, lora, tiny, tokens, values,
 };
@@ -21,6 +20,12 @@ fn everything_that_trains_changes_and_nothing_else() {
     let report = trainer.step(&mut network, &batches, Objective::Likelihood).unwrap();
     assert_eq!((report.step, report.tokens, report.rate), (1, batches[0].tokens().len(), 5e-3));
     assert!(report.gradient > 0.0);
+    let (momentum, share) = (trainer.momentum(&network).unwrap(), f64::from(1.0 - OPTIMISER.beta1));
+    assert_eq!(momentum.len(), network.tensors().count());
+    let length =
+        momentum.iter().flat_map(|(_, values)| values).map(|value| f64::from(*value).powi(2)).sum::<f64>();
+    let expected = share * report.gradient.min(f64::from(OPTIMISER.clip));
+    assert!((length.sqrt() / expected - 1.0).abs() < 1e-4, "{} is not {expected}", length.sqrt());
     for (index, after) in values(network.device(), network.tensors()).iter().enumerate() {
         assert_ne!(*after, before[index], "tensor {index} of the base");
     }
@@ -259,9 +264,72 @@ fn what_makes_no_sense_is_refused() {
     let mut trainer = adapter(&frozen, 1);
     let silent = pack(&[Example::text(&[1, 2, 3])], 10).unwrap();
     assert!(refusal(trainer.step(&mut frozen, &silent, Objective::Likelihood)).contains("no token"));
+    let labels = vec![vec![1.0; 9]; 2];
+    let error = refusal(trainer.step(&mut frozen, &[batch()], Objective::Labels(&labels)));
+    assert!(error.contains("no heads"), "{error}");
     let mut judge = Trainer::new(None, Some(heads(&frozen, Pooling::Last)), OPTIMISER, Keep::Most).unwrap();
     for labels in [vec![1.0; 8], vec![2.0; 9], vec![f32::NAN; 9]] {
         let error = refusal(judge.step(&mut frozen, &[batch()], Objective::Labels(&[labels])));
         assert!(error.contains("labels"), "{error}");
     }
+    // One list for two batches, and two for one: the mean would be over what nothing is learned from.
+    for (batches, lists) in [(2, 1), (1, 2)] {
+        let (batches, labels) = (vec![batch(); batches], vec![vec![1.0; 9]; lists]);
+        let error = refusal(judge.step(&mut frozen, &batches, Objective::Labels(&labels)));
+        assert!(error.contains("lists of labels"), "{error}");
+    }
+    assert_eq!(judge.steps(), 0);
+}
+
+/// Without a gradient a step is decay alone.
+#[test]
+fn matrices_decay_whatever_their_rows_and_gains_and_biases_do_not() {
+    let optimiser = Optimiser { rate: 0.5, warm_up: 0, decay: 0.5, ..OPTIMISER };
+    for trains in [Trains::Yes, Trains::No] {
+        let mut network = tiny::<f32>(trains);
+        let (device, shape) = (network.device(), network.shape());
+        // One row each: A of the rank 1, and the weights of one head.
+        let lora = Lora::new(device, shape, LoraConfig { rank: 1, alpha: 1.0 }, 1).unwrap();
+        let lora = (trains == Trains::No).then_some(lora);
+        let heads = Heads::new(device, shape, vec!["refusal".to_owned()], Pooling::Last, 1).unwrap();
+        let mut trainer = Trainer::new(lora, Some(heads), optimiser, Keep::Most).unwrap();
+        let (device, mut tensors) = trainer.tensors_mut(&mut network);
+        for tensor in &mut tensors {
+            let ones = vec![1.0; tensor.length()];
+            tensor.write(device, Part::Weights, &ones).unwrap();
+        }
+        optimiser.step(device, 1, &mut tensors).unwrap();
+        let kept = 1.0 - optimiser.rate_at(1) * 0.5;
+        for tensor in tensors {
+            let is_vector = tensor.name.ends_with("norm") || tensor.name == "heads.bias";
+            let expected = if is_vector { 1.0 } else { kept };
+            let values = tensor.values(device).unwrap();
+            assert!(
+                values.iter().all(|value| (value - expected).abs() < 1e-6),
+                "{}: {values:?}",
+                tensor.name
+            );
+        }
+    }
+}
+
+#[test]
+fn a_gradient_is_thrown_away_where_it_lies() {
+    let mut network = tiny::<f32>(Trains::No);
+    let mut trainer = Trainer::new(Some(lora(&network, 1)), None, OPTIMISER, Keep::Most).unwrap();
+    trainer.gradients(&mut network, &[batch()], &mut Objective::Likelihood).unwrap();
+    let places = |trainer: &Trainer<Cpu>| -> Vec<*const f32> {
+        trainer
+            .tensors(&network)
+            .iter()
+            .filter_map(|tensor| tensor.gradient())
+            .map(|all| all.as_ptr())
+            .collect()
+    };
+    let before = places(&trainer);
+    let mut network = tiny::<f32>(Trains::No);
+    trainer.forget(&mut network).unwrap();
+    assert_eq!(places(&trainer), before, "out of memory, nothing new could be taken");
+    let found = gradients(network.device(), trainer.tensors(&network));
+    assert!(found.iter().flat_map(|(_, gradient)| gradient).all(|value| *value == 0.0));
 }

@@ -100,7 +100,7 @@ async fn answers(store: &Store) -> Vec<(String, Value)> {
             add(format!("session {tenant:?} {session:?}"), summed(&found));
         }
         for response in ["resp-req_a3", "resp-req_B1", "nowhere", "nul\0"] {
-            let known = store.response_exists(tenant, response).await.unwrap();
+            let known = store.tenant_of_response(tenant, response).await.unwrap();
             add(format!("response {tenant:?} {response:?}"), known.into());
         }
         for namespace in Namespace::ALL {

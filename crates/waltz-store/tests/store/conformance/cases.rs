@@ -384,10 +384,14 @@ pub(super) async fn an_empty_export_is_sound(store: &Store) {
 
 pub(super) async fn responses_are_known_per_tenant(store: &Store) {
     store_all(store, &[exchange(released("req_1", "acme", "s", 0, "a"))]).await;
-    assert!(store.response_exists(Some("acme"), "resp-req_1").await.unwrap());
-    assert!(store.response_exists(None, "resp-req_1").await.unwrap());
-    assert!(!store.response_exists(Some("other"), "resp-req_1").await.unwrap());
-    assert!(!store.response_exists(None, "resp-' OR 1=1 --").await.unwrap());
+    for (tenant, response, found) in [
+        (Some("acme"), "resp-req_1", Some("acme")),
+        (None, "resp-req_1", Some("acme")),
+        (Some("other"), "resp-req_1", None),
+        (None, "resp-' OR 1=1 --", None),
+    ] {
+        assert_eq!(store.tenant_of_response(tenant, response).await.unwrap().as_deref(), found);
+    }
 }
 
 pub(super) async fn awkward_text_survives(store: &Store) {

@@ -7,17 +7,25 @@ use secrecy::SecretString;
 use waltz_coach::conversation::ConversationAgent;
 use waltz_coach::local::LocalModel;
 use waltz_coach::upstream::{Protocol, SetupError, Target, Upstream, UpstreamSettings};
-use waltz_model::Models;
+use waltz_model::{AgentAdapters, Models};
 
 use super::{Check, is_variable_name};
 use crate::config::raw;
 
 impl Check<'_> {
-    pub(super) fn upstreams(&mut self, raw: &[raw::Upstream], models: &Models) -> Vec<Arc<Upstream>> {
+    pub(super) fn upstreams(
+        &mut self,
+        raw: &[raw::Upstream],
+        models: &Models,
+        adapters: Vec<AgentAdapters>,
+        running: &[Arc<LocalModel>],
+    ) -> Vec<Arc<Upstream>> {
+        let mut adapters = adapters.into_iter();
         let mut names = BTreeSet::new();
         let mut upstreams = Vec::new();
         for (index, upstream) in raw.iter().enumerate() {
             let at = |field: &str| format!("upstreams[{index}].{field}");
+            let adapters = adapters.next().unwrap_or_default();
             self.name(&at("name"), &upstream.name, &mut names);
             let local = upstream.url.strip_prefix("local:");
             let host = upstream.url.strip_prefix("https://").or_else(|| upstream.url.strip_prefix("http://"));
@@ -52,7 +60,11 @@ impl Check<'_> {
             };
             if let Some(name) = local {
                 match name.parse().and_then(|name| LocalModel::find(models, &name)) {
-                    Ok(model) => upstreams.push(Arc::new(Upstream::local(settings, Arc::new(model)))),
+                    Ok(model) => {
+                        let loaded = running.iter().find(|loaded| loaded.stands_for(&model)).cloned();
+                        let model = loaded.unwrap_or_else(|| Arc::new(model));
+                        upstreams.push(Arc::new(Upstream::local(settings, model, adapters)));
+                    }
                     Err(error) => self.mistake(at("url"), error.to_string()),
                 }
                 continue;
@@ -155,5 +167,44 @@ impl Check<'_> {
             }
         }
         targets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use waltz_model::{ModelName, PullSettings, pull};
+
+    use super::*;
+
+    #[test]
+    fn a_model_goes_on_over_a_reload_while_its_file_is_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let models = Models::new(folder.path());
+        let name: ModelName = "hf:owner/name".parse().unwrap();
+        let file = folder.path().join("some.gguf");
+        let pulled = |version: u8| {
+            // The smallest sound GGUF file, of this version: no tensors, no values.
+            let mut bytes = b"GGUF".to_vec();
+            bytes.extend([version]);
+            bytes.resize(24, 0);
+            std::fs::write(&file, bytes).unwrap();
+            pull(&models, &name, Some(&file), &PullSettings::default(), &mut |_| ()).unwrap();
+        };
+        let raw: raw::Upstream =
+            toml::from_str("name = \"a\"\nurl = \"local:hf:owner/name\"\nmodels = [\"m\"]\n").unwrap();
+        let model = |running: &[Arc<LocalModel>]| {
+            let mut check = Check::new(&[], &[], Path::new(""));
+            let upstreams = check.upstreams(std::slice::from_ref(&raw), &models, Vec::new(), running);
+            assert!(check.mistakes.is_empty(), "{:?}", check.mistakes);
+            Arc::clone(upstreams[0].local_model().unwrap())
+        };
+        pulled(3);
+        let first = model(&[]);
+        let running = [Arc::clone(&first)];
+        assert!(Arc::ptr_eq(&model(&running), &first));
+        pulled(2);
+        assert!(!Arc::ptr_eq(&model(&running), &first), "its file is another one");
     }
 }

@@ -43,6 +43,8 @@ pub(crate) struct Upstream {
     pub(crate) max_concurrent: u32,
     /// Longest answer that is accepted.
     pub(crate) max_answer_bytes: u64,
+    /// What the agents of a `local:` model were taught; it serves at `waltz.stage = 2` only.
+    pub(crate) adapters: Adapters,
     /// Connect even to addresses under which cloud machines serve their metadata and credentials: link-local
     /// ones such as 169.254.169.254, and the like.
     pub(crate) allow_metadata_addresses: bool,
@@ -63,8 +65,28 @@ impl Default for Upstream {
             total_timeout_ms: 300_000,
             max_concurrent: 256,
             max_answer_bytes: 16 * 1024 * 1024,
+            adapters: Adapters::default(),
             allow_metadata_addresses: false,
         }
+    }
+}
+
+/// Files that `waltz train sft` made for this very model. All that are named serve, or none.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Adapters {
+    /// The adapter of the agent that answers, read again when it changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) conversation: Option<String>,
+    /// The adapter of the agent that `feedback.targets` asks, read again when it changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) feedback: Option<String>,
+}
+
+impl Adapters {
+    /// The files that are named.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &String> {
+        self.conversation.iter().chain(&self.feedback)
     }
 }
 

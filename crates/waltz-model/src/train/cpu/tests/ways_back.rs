@@ -178,7 +178,7 @@ fn embeddings_and_gathered_rows_come_back() {
     cpu.embed_back(&gradient, width, &tokens, &mut to_table).unwrap();
     check("table", &table, &to_table, 1, |table| {
         let mut output = vec![0.0; gradient.len()];
-        cpu.embed(table, width, &tokens, &mut output).unwrap();
+        cpu.gather(table, width, &tokens, &mut output).unwrap();
         dot(&output, &gradient)
     });
     let rows = [4_u32, 0, 2, 1];

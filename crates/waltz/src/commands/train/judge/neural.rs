@@ -10,8 +10,8 @@ use waltz_model::{Gguf, ModelName, Shape};
 use waltz_screen::linear::LinearJudge;
 use waltz_train::judge::{Measured, NeuralSchedule, NeuralTrained, RowScores, Split, learn_neural};
 
-use super::super::bar::Bar;
-use super::super::{ConfigOptions, Exit, model, note};
+use crate::commands::bar::Bar;
+use crate::commands::{ConfigOptions, Exit, model, note};
 
 /// The model whose body the neural judge is.
 const BASE: &str = "smollm2";
@@ -39,7 +39,7 @@ impl NeuralOptions {
     /// Trains and writes the adapter with its heads.
     pub(super) fn run(&self, out: &Path, parts: &Split, seed: u64) -> Result<Vec<Measured>, Exit> {
         let began = Instant::now();
-        let gguf = Gguf::open(&self.base()?).map_err(anyhow::Error::from)?;
+        let gguf = self.base()?;
         let shape = Shape::from_gguf(&gguf).map_err(anyhow::Error::from)?;
         let trained = self.trained(&gguf, parts, seed)?;
         let path = out.join(FILE);
@@ -58,13 +58,17 @@ impl NeuralOptions {
         Ok(trained.measured)
     }
 
-    fn base(&self) -> Result<PathBuf, Exit> {
-        if let Some(path) = &self.model {
-            return Ok(path.clone());
-        }
-        let name: ModelName = BASE.parse().map_err(anyhow::Error::from)?;
-        let models = model::models(&ConfigOptions::default().sources())?;
-        Ok(models.file(&name, ".gguf").map_err(anyhow::Error::from)?)
+    fn base(&self) -> Result<Gguf, Exit> {
+        let opened = match &self.model {
+            Some(path) => Gguf::open(path),
+            None => {
+                let name: ModelName = BASE.parse().map_err(anyhow::Error::from)?;
+                let models = model::models(&ConfigOptions::default().sources())?;
+                let file = models.file(&name, ".gguf");
+                file.and_then(|file| file.check().and_then(|()| Gguf::open(&file.path)))
+            }
+        };
+        Ok(opened.map_err(anyhow::Error::from)?)
     }
 
     #[cfg(feature = "cuda")]

@@ -1,0 +1,175 @@
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn policy(request: Action, answer: Action) -> PersonalPolicy {
+    PersonalPolicy {
+        request: Actions::all(request),
+        answer: Actions::all(answer),
+        key: Some(HashKey::new(b"sixteen bytes or more")),
+        ..PersonalPolicy::default()
+    }
+}
+
+fn body(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(body) => body,
+        _ => Map::new(),
+    }
+}
+
+fn applied(value: Value, policy: &PersonalPolicy) -> (Value, Treated) {
+    let mut body = body(value);
+    let (mut treated, refused) = treat_request(&body, policy);
+    assert!(refused.is_none());
+    for (name, value) in std::mem::take(&mut treated.fields) {
+        body.insert(name, value);
+    }
+    (Value::Object(body), treated)
+}
+
+fn request() -> Value {
+    json!({
+        "model": "m", "user": "jane@example.org",
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "I am jane@example.org, see [EMAIL_1]"}]},
+            {"role": "assistant", "content": null, "tool_calls": [{"id": "c", "type": "function", "function": {
+                "name": "pay", "arguments": "{\"card\":4111111111111111,\"note\":\"for \\\"joe@example.org\\\"\"}"}}]},
+            {"role": "tool", "tool_call_id": "c", "content": "paid by jane@example.org"},
+        ],
+    })
+}
+
+#[test]
+fn placeholders_stand_wherever_words_stand_and_come_back() {
+    let (sent, treated) = applied(request(), &policy(Action::Placeholder, Action::Allow));
+    assert!(!sent.to_string().contains("example.org") && !sent.to_string().contains("4111"), "{sent}");
+    assert_eq!(sent["user"], "[EMAIL_2]");
+    assert_eq!(sent["messages"][0]["content"][0]["text"], "I am [EMAIL_2], see [EMAIL_1]");
+    let arguments = sent["messages"][1]["tool_calls"][0]["function"]["arguments"].as_str().unwrap();
+    let arguments: Value = serde_json::from_str(arguments).unwrap();
+    assert_eq!(arguments, json!({"card": "[CARD_1]", "note": "for \"[EMAIL_3]\""}));
+    assert_eq!(sent["messages"][2]["content"], "paid by [EMAIL_2]");
+    assert_eq!(treated.counts, Counts::from([("email".to_owned(), 4), ("card".to_owned(), 1)]));
+    let mut answer = Answer::written("id".to_owned(), 0, "m", "Hello [EMAIL_2], not [EMAIL_1].");
+    assert!(restore_answer(&mut answer, &treated.vault, false));
+    assert_eq!(answer.choices[0].text(), "Hello jane@example.org, not [EMAIL_1].");
+}
+
+#[test]
+fn each_action_does_what_it_says() {
+    let said =
+        |action| applied(request(), &policy(action, Action::Allow)).0["messages"][2]["content"].clone();
+    assert_eq!(said(Action::Allow), "paid by jane@example.org");
+    assert_eq!(said(Action::Tag), "paid by jane@example.org");
+    assert_eq!(said(Action::Mask), "paid by [EMAIL]");
+    let hashed = said(Action::Hash);
+    assert!(hashed.as_str().unwrap().starts_with("paid by [EMAIL:"), "{hashed}");
+    let (treated, refused) = treat_request(&body(request()), &policy(Action::Refuse, Action::Allow));
+    assert_eq!(refused.map(|error| error.code.to_string()).as_deref(), Some("waltz_personal_data"));
+    assert_eq!(treated.counts.len(), 2);
+    let (_, treated) = applied(request(), &policy(Action::Allow, Action::Allow));
+    assert!(treated.counts.is_empty() && treated.fields.is_empty());
+    let (_, treated) = applied(request(), &policy(Action::Tag, Action::Allow));
+    assert!(treated.fields.is_empty() && treated.counts.len() == 2);
+}
+
+#[test]
+fn a_name_in_the_data_tells_what_a_value_is() {
+    let call = |arguments: &str| json!({"messages": [{"role": "assistant", "tool_calls": [{"function": {"arguments": arguments}}]}]});
+    let (sent, _) = applied(
+        call("{\"routing_number\":\"021000021\",\"count\":\"021000021\",\"password\":\"hunter22\"}"),
+        &policy(Action::Mask, Action::Allow),
+    );
+    let arguments = sent["messages"][0]["tool_calls"][0]["function"]["arguments"].as_str().unwrap();
+    let arguments: Value = serde_json::from_str(arguments).unwrap();
+    assert_eq!(
+        arguments,
+        json!({"routing_number": "[ROUTING]", "count": "021000021", "password": "[PASSWORD]"})
+    );
+}
+
+#[test]
+fn data_and_what_is_signed_stays() {
+    let value = json!({"model": "jane@example.org", "messages": [{"role": "user", "content": [
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,jane@example.org"}},
+        {"type": "thinking", "thinking": "jane@example.org", "signature": "abc"},
+    ]}]});
+    let (sent, _) = applied(value.clone(), &policy(Action::Mask, Action::Allow));
+    assert_eq!(sent, value);
+}
+
+#[test]
+fn answers_are_treated_in_text_json_and_tool_calls() {
+    let choice = |message: Value| Choice {
+        message: body(message),
+        rest: body(json!({"logprobs": {"content": []}})),
+        ..Choice::default()
+    };
+    let masks = policy(Action::Allow, Action::Mask);
+    let mut text = choice(json!({"role": "assistant", "content": "card 4111 1111 1111 1111"}));
+    let treated = treat_choice(&mut text, &masks, false, true);
+    assert!(treated.changed && !treated.refused);
+    assert_eq!(text.text(), "card [CARD]");
+    assert!(text.rest["logprobs"].is_null());
+    let mut structured =
+        choice(json!({"role": "assistant", "content": "{\"card\":4111111111111111,\"n\":1}"}));
+    assert!(treat_choice(&mut structured, &masks, true, true).changed);
+    assert_eq!(structured.message["content"], "{\"card\":\"[CARD]\",\"n\":1}");
+    let mut sent = choice(json!({"role": "assistant", "content": "card 4111 1111 1111 1111"}));
+    let treated = treat_choice(&mut sent, &masks, false, false);
+    assert!(!treated.changed && treated.counts.len() == 1 && sent.text().contains("4111"));
+    let refuses = policy(Action::Allow, Action::Refuse);
+    assert!(treat_choice(&mut sent, &refuses, false, true).refused);
+}
+
+/// The texts of a stream as a client puts them together.
+fn gathered(chunks: &[String]) -> (String, String) {
+    let (mut content, mut arguments) = (String::new(), String::new());
+    for chunk in chunks {
+        let chunk: Value = serde_json::from_str(chunk).unwrap();
+        for choice in chunk["choices"].as_array().into_iter().flatten() {
+            content.push_str(choice["delta"]["content"].as_str().unwrap_or_default());
+            for call in choice["delta"]["tool_calls"].as_array().into_iter().flatten() {
+                arguments.push_str(call["function"]["arguments"].as_str().unwrap_or_default());
+            }
+        }
+    }
+    (content, arguments)
+}
+
+proptest! {
+    /// However a stream is cut, the client gets the values, in texts and in tool calls, and nothing is lost.
+    #[test]
+    fn a_stream_is_restored_however_it_is_cut(
+        text in "(\\[EMAIL_1\\]|\\[PASSWORD_1\\]|\\[|\\]|_|[A-Z1]{1,3}|[a-z ]{1,3}){0,12}",
+        size in 1_usize..9,
+    ) {
+        let mut vault = Vault::default();
+        vault.put(PiiKind::Email, "jane@example.org");
+        vault.put(PiiKind::Password, "a\"b\\c");
+        let arguments = format!("{{\"note\":\"{text}\"}}");
+        let pieces = |text: &str| text.as_bytes().chunks(size).map(|piece| String::from_utf8(piece.to_vec()).unwrap()).collect::<Vec<_>>();
+        let mut restoring = Restoring::new(Arc::new(Vault::default()), false);
+        prop_assert_eq!(restoring.chunk("{\"choices\":[]}"), "{\"choices\":[]}");
+        let (plain, inner) = (vault.restore(&text, Around::Text).into_owned(), vault.restore(&arguments, Around::Json).into_owned());
+        let mut restoring = Restoring::new(Arc::new(vault), false);
+        let mut chunks = Vec::new();
+        for piece in pieces(&text) {
+            chunks.push(restoring.chunk(&json!({"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": null}]}).to_string()));
+        }
+        for piece in pieces(&arguments) {
+            let call = json!({"index": 0, "function": {"arguments": piece}});
+            chunks.push(restoring.chunk(&json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}).to_string()));
+        }
+        chunks.push(restoring.chunk(&json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}).to_string()));
+        let (content, called) = gathered(&chunks);
+        prop_assert_eq!(content, plain);
+        let parsed: Value = serde_json::from_str(&called).unwrap();
+        prop_assert!(parsed["note"].is_string());
+        prop_assert_eq!(called, inner);
+    }
+}
