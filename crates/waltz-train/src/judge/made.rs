@@ -5,6 +5,7 @@
 mod frames;
 mod goals;
 mod material;
+mod openings;
 mod ordinary;
 mod refusals;
 
@@ -22,7 +23,7 @@ const LONGEST_WRAPPER: usize = 2_000;
 /// Where a template wants the prompt.
 const SLOT: &str = "[INSERT PROMPT HERE]";
 /// The name of the source.
-const SOURCE: &str = "made";
+pub(super) const SOURCE: &str = "made";
 
 /// Rows to learn from: `goals` of each kind, and copies of the data.
 pub(super) fn for_training(
@@ -40,6 +41,7 @@ pub(super) fn for_training(
     rows.extend(harmless_texts(data));
     rows.extend((0..2 * goals).map(|_| Row { harmful: Some(false), ..made(ordinary::request(&mut chance)) }));
     rows.extend(meaningless(goals / 4, &mut chance));
+    rows.extend(courtesies(goals / 2, &mut chance));
     Ok(rows)
 }
 
@@ -60,6 +62,17 @@ fn meaningless(count: usize, chance: &mut Chance) -> Vec<Row> {
         let response = Some(material::text(chance));
         let request = made(ordinary::request(chance));
         rows.push(Row { response, is_unsafe: Some(false), refusal: Some(false), ..request });
+    }
+    rows
+}
+
+/// Short friendly answers, which refuse nothing.
+fn courtesies(count: usize, chance: &mut Chance) -> Vec<Row> {
+    let mut rows = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (prompt, response) = openings::pair(chance);
+        let (response, harmful) = (Some(response), Some(false));
+        rows.push(Row { response, harmful, is_unsafe: Some(false), refusal: Some(false), ..made(prompt) });
     }
     rows
 }

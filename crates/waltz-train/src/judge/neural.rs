@@ -35,7 +35,7 @@ pub struct NeuralSchedule {
 
 impl Default for NeuralSchedule {
     fn default() -> Self {
-        Self { lora: LoraConfig::default(), epochs: 3, rate: 5e-4, step: 16_384, batch: 16_384 }
+        Self { lora: LoraConfig::default(), epochs: 1, rate: 2e-3, step: 16_384, batch: 16_384 }
     }
 }
 

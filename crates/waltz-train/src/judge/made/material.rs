@@ -6,7 +6,7 @@ use super::ordinary;
 
 /// A text of any kind.
 pub(super) fn text(chance: &mut Chance) -> String {
-    match chance.below(8) {
+    match chance.below(9) {
         0 => lines(chance, 24, code),
         1 => lines(chance, 20, log),
         2 => format!("[{}]", lines(chance, 16, record)),
@@ -14,6 +14,7 @@ pub(super) fn text(chance: &mut Chance) -> String {
         4 => encoded(chance),
         5 => words(chance, 60, noise),
         6 => words(chance, 3, word),
+        7 => lines(chance, 30, schema),
         _ => repeated(chance),
     }
 }
@@ -46,6 +47,17 @@ fn record(chance: &mut Chance) -> String {
     format!(
         "{{\"id\": {id}, \"{one}\": {{\"{other}\": {number}, \"ok\": {truth}}}, \"tags\": [\"{other}\"]}},"
     )
+}
+
+/// A line of a description of an interface or of a configuration, about anything.
+fn schema(chance: &mut Chance) -> String {
+    let (form, number) = (*chance.pick(SCHEMA), chance.below(1000).to_string());
+    let mut name = || {
+        let names = if chance.once_in(2) { POLICY } else { NAMES };
+        *chance.pick(names)
+    };
+    let (one, other) = (name(), name());
+    form.replace("{a}", one).replace("{b}", other).replace("{n}", &number)
 }
 
 fn row(chance: &mut Chance) -> String {
@@ -91,6 +103,67 @@ const NAMES: &[&str] = &[
     "target", "table", "column", "row", "node", "edge", "graph", "image", "pixel", "token", "stream",
     "socket", "port", "host", "path", "file", "result", "value", "items", "count", "offset", "status",
     "message", "event", "timer", "state", "handle",
+];
+
+/// Names from programs that keep people safe.
+const POLICY: &[&str] = &[
+    "moderation",
+    "policy",
+    "category",
+    "violence",
+    "self_harm",
+    "hate",
+    "refusal",
+    "unsafe",
+    "blocked",
+    "safety",
+    "guard",
+    "filter",
+    "allowed",
+    "denied",
+    "permission",
+    "risk",
+    "severity",
+    "flagged",
+    "secret",
+    "password",
+    "threshold",
+    "audit",
+    "abuse",
+    "report",
+    "sexual",
+    "illicit",
+    "harassment",
+    "weapon",
+    "attack",
+    "threat",
+];
+
+const SCHEMA: &[&str] = &[
+    "\"{a}\": {",
+    "},",
+    "\"type\": \"object\",",
+    "\"{a}\": {\"type\": \"string\"},",
+    "\"{a}\": {\"type\": \"integer\", \"minimum\": {n}},",
+    "  \"maximum\": {n}",
+    "\"description\": \"The {a} of the {b}, where there is one.\",",
+    "\"description\": \"Whether the {a} was {b}.\",",
+    "\"description\": \"What is done when the {a} cannot be read.\",",
+    "\"required\": [\"{a}\", \"{b}\"],",
+    "\"$ref\": \"#/components/schemas/{a}\"",
+    "\"enum\": [\"{a}\", \"{b}\"]",
+    "\"format\": \"double\",",
+    "{a}: {n}",
+    "{a} = \"{b}\"",
+    "[{a}.{b}]",
+    "name = \"{a}-{b}\"",
+    "version = \"0.{n}.1\"",
+    "- {a}: {b}",
+    "  {a}: true",
+    "/// The {a} that the {b} returns.",
+    "/// Reads a {a}, or says why the {b} is wrong.",
+    "pub {a}: Option<{b}>,",
+    "#[serde(default)]",
 ];
 
 const EVENTS: &[&str] = &[

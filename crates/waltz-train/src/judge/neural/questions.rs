@@ -4,6 +4,7 @@
 use waltz_model::{Tokenizer, Turns};
 
 use super::super::chance::Chance;
+use super::super::made;
 use super::super::rows::Row;
 
 /// A text to read and what is known about it.
@@ -19,6 +20,9 @@ pub(super) struct Question {
     pub(super) weight: f32,
 }
 
+/// What a row that was made counts beside one that people wrote: a language model knows words already, and learns a frame
+/// from a few examples of it.
+const MADE: f32 = 1.0 / 3.0;
 /// No question is drawn more often in one epoch.
 const MOST_DRAWN: f32 = 3.0;
 
@@ -28,7 +32,8 @@ pub(super) fn questions(turns: &Turns, tokenizer: &Tokenizer, rows: &[Row]) -> V
     let mut all = Vec::new();
     for (index, row) in rows.iter().enumerate() {
         let mut ask = |tokens: Vec<u32>, labels: [f32; 3]| {
-            all.push(Question { row: index, tokens, labels, weight: row.weight });
+            let weight = if row.source == made::SOURCE { row.weight * MADE } else { row.weight };
+            all.push(Question { row: index, tokens, labels, weight });
         };
         if row.harmful.is_some() {
             ask(turns.prompt(tokenizer, &row.prompt), [number(row.harmful), f32::NAN, f32::NAN]);
