@@ -1,11 +1,13 @@
-//! The judge: a cascade that costs microseconds on ordinary traffic and asks the feedback model only
-//! where policy wants it. Levels 0 and 1 are `waltz-screen`; level 3 is the feedback agent.
+//! The judge: a cascade that costs microseconds on ordinary traffic and gets slower and wiser only where it is unsure.
+//! Levels 0 and 1 are `waltz-screen`, level 2 is a local model with trained heads, level 3 the feedback agent where
+//! policy wants it.
 //!
 //! Hard findings combine by maximum, so that a fooled model cannot pull a sure rule down; soft ones
 //! are weighed 0.7 model to 0.3 rules.
 
 mod combine;
 mod linear;
+mod neural;
 mod request;
 
 use std::collections::{BTreeMap, HashSet};
@@ -13,6 +15,7 @@ use std::time::Instant;
 
 use waltz_exchange::openai::ChatRequest;
 use waltz_exchange::{Category, Depth, Issue, Level, Verdict};
+use waltz_screen::linear::ResponseScores;
 use waltz_screen::{Kind, Screen, Side};
 
 use crate::feedback::FeedbackAgent;
@@ -21,6 +24,7 @@ use crate::upstream::RetryBudget;
 use crate::{reward, templates};
 
 pub use combine::{Opinion, combine};
+pub use neural::NeuralJudge;
 pub use request::{RequestReading, read_request};
 
 /// From here on a score decides.
@@ -52,17 +56,46 @@ pub struct Draft<'a> {
 pub struct Judge<'a> {
     /// Levels 0 and 1.
     pub screen: &'a Screen,
+    /// Level 2, where there is one.
+    pub neural: Option<&'a NeuralJudge>,
     /// Level 3, where one is configured.
     pub feedback: Option<&'a FeedbackAgent>,
     /// The retry budget of the calls it makes.
     pub budget: &'a RetryBudget,
 }
 
+/// What levels 0 and 1 found in an answer, each by itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Evidence {
+    /// The worst that the rules found, but for `firm`.
+    rules: f32,
+    /// How much phrases of refusal say.
+    refusal: f32,
+    /// Level 1.
+    linear: ResponseScores,
+    /// What no reader of the text can lift: what it gives away, and what its tool calls would do.
+    firm: Vec<Issue>,
+}
+
 impl Judge<'_> {
+    /// Reads a request with levels 0 to 2.
+    pub async fn read_request(&self, request: &ChatRequest) -> RequestReading {
+        let mut reading = read_request(self.screen, request);
+        if let Some(neural) = self.neural {
+            neural.reread(request, &mut reading).await;
+        }
+        reading
+    }
+
     /// Reads a draft as deep as the policy wants.
     pub async fn judge(&self, draft: Draft<'_>, depth: Depth, tally: &mut Tally) -> Verdict {
         let began = Instant::now();
-        let mut verdict = read_draft(self.screen, draft);
+        let (mut verdict, evidence) = read(self.screen, draft);
+        if depth != Depth::None
+            && let Some(neural) = self.neural
+        {
+            verdict = neural.read(draft, evidence, verdict).await;
+        }
         let wanted = match depth {
             Depth::None | Depth::Rules => false,
             Depth::Flagged => !verdict.is_satisfactory() || draft.reading.harm >= THRESHOLD,
@@ -79,6 +112,10 @@ impl Judge<'_> {
 
 /// The verdict of levels 0 and 1 alone. It asks nobody and cannot fail.
 pub fn read_draft(screen: &Screen, draft: Draft<'_>) -> Verdict {
+    read(screen, draft).0
+}
+
+fn read(screen: &Screen, draft: Draft<'_>) -> (Verdict, Evidence) {
     let Draft { reading, text, .. } = draft;
     let seen = screen.read(text, Side::Response);
     let scores = screen.linear().read_response(&reading.linear, text);
@@ -98,9 +135,9 @@ pub fn read_draft(screen: &Screen, draft: Draft<'_>) -> Verdict {
             mitigation: templates::for_category(&finding.category).mitigation.to_owned(),
         });
     }
-    issues.extend(harmful_acts(screen, draft.acts));
+    let mut firm = harmful_acts(screen, draft.acts);
     if seen.findings.iter().any(|finding| matches!(finding.kind, Kind::Pii | Kind::Secret)) {
-        issues.extend(disclosures(draft));
+        firm.extend(disclosures(draft));
     }
     if refusal < THRESHOLD && goes_along(draft) {
         issues.extend(reading.issues.iter().map(|asked| Issue {
@@ -112,6 +149,8 @@ pub fn read_draft(screen: &Screen, draft: Draft<'_>) -> Verdict {
             mitigation: asked.mitigation.clone(),
         }));
     }
+    let rules = issues.iter().map(|issue| issue.severity).fold(0.0, f32::max);
+    issues.extend(firm.iter().cloned());
     issues.sort_by(|left, right| right.severity.total_cmp(&left.severity));
     let mut categories = highest_per_category(&issues);
     let mut level = linear::add(scores.harm, &scores.categories, "answer", &mut categories, &mut issues);
@@ -122,7 +161,7 @@ pub fn read_draft(screen: &Screen, draft: Draft<'_>) -> Verdict {
         Verdict { prompt_harm: reading.harm, refusal, categories, issues, level, ..Verdict::default() };
     settle(&mut verdict, draft);
     verdict.response_harm = linear::harm(scores.harm, verdict.response_harm);
-    verdict
+    (verdict, Evidence { rules, refusal: seen.refusal, linear: scores, firm })
 }
 
 /// Fills in everything that follows from scores: labels, scores, reasoning, advice.

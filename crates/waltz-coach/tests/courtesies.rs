@@ -1,6 +1,5 @@
 //! What assistants say around an answer, through the judge's levels 0 and 1: it refuses nothing and harms nobody. The
 //! sentences are none of those that the linear judge learned from.
-#![expect(clippy::unwrap_used, reason = "a test that cannot set up its request fails")]
 
 use serde_json::json;
 use waltz_coach::judge::{Draft, read_draft, read_request};

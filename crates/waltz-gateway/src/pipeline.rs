@@ -70,7 +70,7 @@ async fn answer(
     if let Some(error) = unrecordable(gateway, live) {
         return Err(Stop::new(received.record, Decision::Failed, error));
     }
-    let routed = route(received, Arc::clone(live))?;
+    let routed = route(received, Arc::clone(live)).await?;
     client.restore_from(&routed.vault, routed.received.request.wants_json());
     let drafted = draft(routed, client).await?;
     let judged = feedback(drafted, client).await?;

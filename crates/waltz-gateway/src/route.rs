@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use waltz_coach::conversation::{self, ConversationAgent, SharedAgent};
-use waltz_coach::judge::{self, RequestReading, THRESHOLD};
+use waltz_coach::judge::{RequestReading, THRESHOLD};
 use waltz_coach::templates;
 use waltz_exchange::openai::{ApiError, ModerationMode, Retry};
 use waltz_exchange::record::Decision;
-use waltz_exchange::{Depth, Level, Risk, Verdict};
+use waltz_exchange::{Depth, Risk, Verdict};
 use waltz_screen::{Pace, Vault};
 
 use crate::feedback::flow::Release;
@@ -39,7 +39,7 @@ pub struct Routed {
 }
 
 /// Chooses the agent and reads the request.
-pub fn route(mut received: Received, live: Arc<Live>) -> Result<Routed, Stop> {
+pub async fn route(mut received: Received, live: Arc<Live>) -> Result<Routed, Stop> {
     let record = &mut received.record;
     record.stage = live.settings.stage;
     let model = received.request.model();
@@ -62,7 +62,7 @@ pub fn route(mut received: Received, live: Arc<Live>) -> Result<Routed, Stop> {
         return Ok(Routed { received, live, agent, reading, depth, may_change: false, release, vault });
     }
     let began = Instant::now();
-    let reading = judge::read_request(&live.screen, &received.request);
+    let reading = live.judge().read_request(&received.request).await;
     record.risk = reading.risk;
     record.scanned.request_fields = reading.fields;
     record.scanned.request_bytes = reading.bytes;
@@ -164,7 +164,8 @@ pub fn prompt_verdict(reading: &RequestReading, began: Instant) -> Verdict {
         categories: reading.categories.clone(),
         issues: reading.issues.clone(),
         blocks: reading.blocks,
-        level: Level::Screen,
+        level: reading.level,
+        state: reading.state,
         micros: u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX),
         safety_score: 1.0 - reading.harm,
         helpfulness_score: 1.0,

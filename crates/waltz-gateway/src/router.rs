@@ -155,7 +155,7 @@ async fn judge(State(gateway): Shared, admitted: Admitted, body: Body) -> Respon
 
 async fn moderate(admitted: Admitted, body: Body) -> Response {
     match read_body(&admitted, body).await {
-        Ok(body) => moderations::moderate(&admitted.live, &body, &admitted.request_id),
+        Ok(body) => moderations::moderate(&admitted.live, &body, &admitted.request_id).await,
         Err(error) => reply::error(&error),
     }
 }

@@ -9,6 +9,9 @@ use crate::Tokenizer;
 /// What is asked about an exchange, in the order of the heads.
 pub const QUESTIONS: [&str; 3] = ["prompt_harm", "response_harm", "refusal"];
 
+/// The adapter and the heads, as trained for `smollm2`.
+pub(crate) static EMBEDDED: &[u8] = include_bytes!("../../../models/judge/neural.safetensors");
+
 /// Most tokens that are read of a prompt alone.
 const ALONE: usize = 384;
 /// Most tokens that are read of a prompt beside its answer.

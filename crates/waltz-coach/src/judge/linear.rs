@@ -7,20 +7,22 @@
 use std::collections::BTreeMap;
 
 use waltz_exchange::{Category, Issue, Level};
+use waltz_screen::linear::UNSURE_TO;
 
 use super::combine::MODEL_WEIGHT;
 use super::{HARD, THRESHOLD};
 use crate::templates;
 
 /// A soft score of both levels.
-fn weighed(linear: f32, rules: f32) -> f32 {
+pub(super) fn weighed(linear: f32, rules: f32) -> f32 {
     MODEL_WEIGHT * linear + (1.0 - MODEL_WEIGHT) * rules
 }
 
-/// The harm that both levels together find. A sure sum of words is still no proof, so that it stays below
-/// what a rule alone can be sure of.
+/// The harm that both levels together find. Alone, a sum of words decides only where it is sure, and even then it is
+/// no proof: it stays below what a rule alone can be sure of.
 pub(super) fn harm(linear: f32, rules: f32) -> f32 {
-    weighed(linear, rules).min(HARD - 0.01).max(rules)
+    let most = if rules > 0.0 || linear >= UNSURE_TO { HARD - 0.01 } else { THRESHOLD - 0.01 };
+    weighed(linear, rules).min(most).max(rules)
 }
 
 /// How much both levels together see a refusal. Below the decision a sum of words says nothing, so that an
@@ -62,7 +64,7 @@ pub(super) fn add(
     Level::Linear
 }
 
-fn likeliest(scores: &[f32; 8]) -> Category {
+pub(super) fn likeliest(scores: &[f32; 8]) -> Category {
     let mut best = (Category::ILLEGAL_ACTIVITY, f32::MIN);
     for (category, score) in Category::ALL.into_iter().zip(scores) {
         if *score > best.1 {
@@ -87,9 +89,9 @@ mod tests {
 
     #[test]
     fn alone_it_decides_only_when_it_is_sure() {
-        let (level, categories, issues) = added(0.7, &[]);
+        let (level, categories, issues) = added(0.74, &[]);
         assert!(level == Level::Screen && categories.is_empty() && issues.is_empty());
-        let (level, categories, issues) = added(waltz_screen::linear::UNSURE_TO, &[]);
+        let (level, categories, issues) = added(UNSURE_TO, &[]);
         assert!(level == Level::Linear && categories[&Category::SELF_HARM] >= THRESHOLD, "{categories:?}");
         assert_eq!(issues[0].category, Category::SELF_HARM);
     }

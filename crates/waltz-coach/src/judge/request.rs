@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use waltz_exchange::openai::{ChatRequest, Speaker};
-use waltz_exchange::{Category, Issue, Level, Risk};
+use waltz_exchange::openai::{ChatRequest, Speaker, TextField};
+use waltz_exchange::{Category, Issue, Level, Risk, VerdictState};
 use waltz_screen::linear::PromptScores;
 use waltz_screen::{Finding, Kind, Screen, Side};
 
@@ -28,10 +28,14 @@ pub struct RequestReading {
     pub disguised: bool,
     /// An operator's rule says that the request must not go on.
     pub blocks: bool,
+    /// The worst that the rules found in the current turn.
+    pub rules: f32,
     /// What level 1 says about the current turn.
     pub linear: PromptScores,
     /// The level that decided whether the current turn asks for harm.
     pub level: Level,
+    /// Whether every level that was asked gave an answer.
+    pub state: VerdictState,
     /// What all that means.
     pub risk: Risk,
     /// Text fields read.
@@ -44,17 +48,13 @@ pub struct RequestReading {
 pub fn read_request(screen: &Screen, request: &ChatRequest) -> RequestReading {
     let mut reading = RequestReading::default();
     let turn_start = request.turn_start();
-    let mut asked = String::new();
-    for field in request.texts() {
+    let fields = request.texts();
+    for field in &fields {
         reading.fields += 1;
         reading.bytes += field.text.len();
         let current = field.message.is_some_and(|position| position >= turn_start);
         if field.speaker == Speaker::User && current {
             // Read together below, so that a request cut into parts is still one request.
-            if !asked.is_empty() {
-                asked.push('\n');
-            }
-            asked.push_str(&field.text);
             continue;
         }
         let side = if field.speaker == Speaker::Assistant { Side::Response } else { Side::Prompt };
@@ -76,9 +76,24 @@ pub fn read_request(screen: &Screen, request: &ChatRequest) -> RequestReading {
             }
         }
     }
-    read_current_turn(screen, &asked, &mut reading);
+    read_current_turn(screen, &asked(&fields, turn_start), &mut reading);
     reading.risk = risk(&reading);
     reading
+}
+
+/// What the user says from a message on.
+pub(super) fn asked(fields: &[TextField<'_>], turn_start: usize) -> String {
+    let is_current = |position: Option<usize>| position.is_some_and(|position| position >= turn_start);
+    let mut asked = String::new();
+    for field in fields {
+        if field.speaker == Speaker::User && is_current(field.message) {
+            if !asked.is_empty() {
+                asked.push('\n');
+            }
+            asked.push_str(&field.text);
+        }
+    }
+    asked
 }
 
 fn read_current_turn(screen: &Screen, asked: &str, reading: &mut RequestReading) {
@@ -104,6 +119,7 @@ fn read_current_turn(screen: &Screen, asked: &str, reading: &mut RequestReading)
     reading.issues.sort_by(|left, right| right.severity.total_cmp(&left.severity));
     reading.categories = highest_per_category(&reading.issues);
     reading.harm = reading.categories.values().copied().fold(0.0, f32::max);
+    reading.rules = reading.harm;
     reading.linear = screen.linear().read_prompt(asked);
     let scores = reading.linear;
     reading.level =
@@ -116,7 +132,7 @@ fn is_manipulation(finding: &Finding) -> bool {
     finding.kind == Kind::Malicious
 }
 
-fn risk(reading: &RequestReading) -> Risk {
+pub(super) fn risk(reading: &RequestReading) -> Risk {
     if reading.harm >= THRESHOLD || reading.blocks {
         Risk::High
     } else if reading.history_harm >= THRESHOLD || reading.manipulation >= THRESHOLD || reading.disguised {

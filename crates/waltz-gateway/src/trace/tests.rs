@@ -31,6 +31,7 @@ fn live() -> Live {
         settings: Settings::default(),
         upstreams: vec![Arc::new(upstream.unwrap())],
         agents: Vec::new(),
+        neural: None,
         feedback: None,
         screen: Screen::builtin().unwrap(),
         budget: RetryBudget::new(0, patience),

@@ -71,8 +71,8 @@ fn courtesies(count: usize, chance: &mut Chance) -> Vec<Row> {
     let mut rows = Vec::with_capacity(count);
     for _ in 0..count {
         let (prompt, response) = openings::pair(chance);
-        let (response, harmful) = (Some(response), Some(false));
-        rows.push(Row { response, harmful, is_unsafe: Some(false), refusal: Some(false), ..made(prompt) });
+        let response = Some(response);
+        rows.push(Row { response, is_unsafe: Some(false), refusal: Some(false), ..made(prompt) });
     }
     rows
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::Context;
 use serde_json::{Value, json};
 use waltz_coach::conversation::{self, ConversationAgent};
-use waltz_coach::judge::{Draft, Judge, read_request};
+use waltz_coach::judge::Draft;
 use waltz_coach::rounds::{Coach, Pupil};
 use waltz_coach::tally::Tally;
 use waltz_exchange::Verdict;
@@ -92,13 +92,13 @@ async fn turn(
         ("messages".to_owned(), json!(messages)),
     ]);
     let request = ChatRequest::from_object(body)?;
-    let reading = read_request(&live.screen, &request);
+    let judge = live.judge();
+    let reading = judge.read_request(&request).await;
     let mut tally = Tally::default();
     let outgoing = conversation::draft_request(agent, &request);
     let began = Instant::now();
     let answer = conversation::complete(agent, &outgoing, "draft", &live.budget, &mut tally).await?;
     let choice = answer.choices.into_iter().next().context("the answer has no choice")?;
-    let judge = Judge { screen: &live.screen, feedback: live.feedback.as_ref(), budget: &live.budget };
     let depth = live.settings.policy.depth("/v1/chat/completions", &live.settings.policy.default_task_type);
     let text = choice.text();
     let draft =

@@ -9,12 +9,13 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use waltz_coach::judge::NeuralJudge;
 use waltz_gateway::Gateway;
 use waltz_store::Store;
 
 use super::fallback::Fallback;
 use super::{ConfigOptions, Exit, base_folder, configured, describe, note, note_stage, runtime};
-use crate::config::{Built, Sources, build, load};
+use crate::config::{Built, Sources, build, load, raw};
 use crate::telemetry::{self, Exporter};
 
 /// Run the gateway.
@@ -56,7 +57,7 @@ impl Serve {
 async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
     let stamped = stamps(&sources);
     sources.fallbacks = fallback.upstream(&sources).await?;
-    let (_, built) = configured(&sources)?;
+    let (loaded, built) = configured(&sources)?;
     let Built { listen, data_dir, drain_timeout, store, live, stage_trouble: _ } = built;
     // A file size limit must show as a failed write, which is handled, and not as a signal that kills.
     let _file_size = signal(SignalKind::from_raw(SIGXFSZ)).context("cannot wait for SIGXFSZ")?;
@@ -72,7 +73,7 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
     let (exporter, traces) = telemetry::read(&sources.environment).0.map(Exporter::new).unzip();
     let gateway = Gateway::new(live, store, admin, traces.flatten());
     let telemetry = exporter.map(|exporter| exporter.start(&gateway));
-    warm(&gateway);
+    warm(&gateway, loaded.raw.judge.neural == raw::Neural::On);
     // Whoever reads the next line may stop us at once: the signals must be waited for before it is said.
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
@@ -115,7 +116,16 @@ fn stops_at_hangup(_signal: Option<()>) -> bool {
 }
 
 /// Loads models in this process before the first request wants them.
-fn warm(gateway: &Arc<Gateway>) {
+fn warm(gateway: &Arc<Gateway>, with_judge: bool) {
+    let live = gateway.live.load_full();
+    tokio::spawn(async move {
+        if with_judge
+            && let Some(neural) = &live.neural
+            && let Err(reason) = neural.warm().await
+        {
+            tracing::error!(reason, "the neural judge cannot be loaded");
+        }
+    });
     for upstream in &gateway.live.load().upstreams {
         if let Some(model) = upstream.local_model().cloned() {
             let name = upstream.name().to_owned();
@@ -195,8 +205,9 @@ async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Sta
         let had_keys = !live.settings.keys.is_empty();
         let base = base_folder(&sources);
         let again = sources.clone();
-        let models: Vec<_> =
-            live.upstreams.iter().filter_map(|upstream| upstream.local_model().cloned()).collect();
+        let served = live.upstreams.iter().filter_map(|upstream| upstream.local_model());
+        let judging = live.neural.iter().map(NeuralJudge::model);
+        let models: Vec<_> = served.chain(judging).cloned().collect();
         let building = tokio::task::spawn_blocking(move || {
             build::build(&load(&again), &again.environment, &base, &models)
         });

@@ -2,6 +2,7 @@
 //! are the reference page and the schema's descriptions.
 
 mod agents;
+mod judge;
 mod pii;
 
 use std::collections::BTreeMap;
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use waltz_exchange::{Depth, policy};
 
 pub(crate) use agents::{Agent, Feedback, Protocol, Target, Upstream};
+pub(crate) use judge::{Judge, Neural};
 pub(crate) use pii::{Pii, PiiAction, PiiKindActions};
 
 /// The whole file, `waltz.toml`.
@@ -25,6 +27,8 @@ pub struct RawConfig {
     pub(crate) upstreams: Vec<Upstream>,
     /// Named conversation agents, asked for as model `waltz/<name>`.
     pub(crate) agents: Vec<Agent>,
+    /// Level 2 of the judge.
+    pub(crate) judge: Judge,
     /// The feedback model.
     pub(crate) feedback: Feedback,
     /// The coaching loop.

@@ -12,9 +12,8 @@ use waltz_train::judge::{Measured, NeuralSchedule, NeuralTrained, RowScores, Spl
 
 use crate::commands::bar::Bar;
 use crate::commands::{ConfigOptions, Exit, model, note};
+use crate::config::build::NEURAL_MODEL;
 
-/// The model whose body the neural judge is.
-const BASE: &str = "smollm2";
 /// The name of the file that is written.
 const FILE: &str = "neural.safetensors";
 
@@ -62,7 +61,7 @@ impl NeuralOptions {
         let opened = match &self.model {
             Some(path) => Gguf::open(path),
             None => {
-                let name: ModelName = BASE.parse().map_err(anyhow::Error::from)?;
+                let name: ModelName = NEURAL_MODEL.parse().map_err(anyhow::Error::from)?;
                 let models = model::models(&ConfigOptions::default().sources())?;
                 let file = models.file(&name, ".gguf");
                 file.and_then(|file| file.check().and_then(|()| Gguf::open(&file.path)))
