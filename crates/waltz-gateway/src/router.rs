@@ -27,7 +27,7 @@ use crate::client::Client;
 use crate::dialect::{Dialect, MESSAGES};
 use crate::idempotency;
 use crate::live::{Gateway, Live};
-use crate::receive::Incoming;
+use crate::receive::{Errand, Incoming};
 use crate::record::Recorded;
 use crate::underway::{Underway, begin, reply_again, reply_from};
 use crate::{pipeline, reply};
@@ -122,6 +122,8 @@ pub(crate) struct Admitted {
     pub(crate) request_id: String,
     pub(crate) began: Instant,
     pub(crate) at: Timestamp,
+    /// Set for what a run asks for itself; no client can.
+    pub(crate) errand: Option<Errand>,
 }
 
 impl FromRequestParts<Arc<Gateway>> for Admitted {
@@ -133,7 +135,8 @@ impl FromRequestParts<Arc<Gateway>> for Admitted {
             .map_err(|error| reply_error(parts.uri.path(), &error))?;
         let request_id = parts.extensions.get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
         let headers = std::mem::take(&mut parts.headers);
-        Ok(Self { caller, live, headers, request_id, began: Instant::now(), at: Timestamp::now() })
+        let (began, at) = (Instant::now(), Timestamp::now());
+        Ok(Self { caller, live, headers, request_id, began, at, errand: None })
     }
 }
 

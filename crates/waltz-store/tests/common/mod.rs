@@ -106,6 +106,8 @@ pub(crate) fn released(id: &str, tenant: &str, session: &str, seconds: i64, requ
         degraded: None,
         response_id: Some(format!("resp-{id}")),
         agent: "default".to_owned(),
+        route_reason: None,
+        run: None,
         model: "small".to_owned(),
         variant: "base".to_owned(),
         stage: 1,
