@@ -150,12 +150,15 @@ where
             progress(Progress::Ended(report.clone())).await?;
             reports.push(report);
         }
-        let mut errands: Vec<Errand<'a>> = Vec::new();
+        let mut begun = Vec::new();
         for assignment in of_level(&plan.assignments, level, |entry| entry.level) {
             let Some(task) = graph.task(&assignment.task) else { continue };
             let safety_critical = terms.is_critical(task);
             match ended.results_for(task) {
-                Ok(results) => errands.push(Errand { task, assignment, safety_critical, results }),
+                Ok(results) => {
+                    let errand = Errand { task, assignment, safety_critical, results };
+                    begun.push(carry_out(errand, &execute, &progress));
+                }
                 Err(reason) => {
                     let mut report = TaskReport::blank(&task.id, Some(&assignment.agent), Status::Skipped);
                     report.reason = reason;
@@ -165,9 +168,8 @@ where
                 }
             }
         }
-        let done = errands.into_iter().map(|errand| carry_out(errand, &execute, &progress));
-        let done: Vec<TaskReport> =
-            stream::iter(done).buffer_unordered(terms.parallel.max(1)).try_collect().await?;
+        let at_once = terms.parallel.max(1);
+        let done: Vec<TaskReport> = stream::iter(begun).buffer_unordered(at_once).try_collect().await?;
         reports.extend(done);
         reports.iter().for_each(|report| ended.note(report));
         // In the order of the graph, whoever came first.

@@ -21,7 +21,8 @@ use jiff::Timestamp;
 use waltz_exchange::id;
 use waltz_exchange::openai::{ApiError, Retry};
 
-use crate::api::{embeddings, evaluate, health, metrics, models, moderations, outcomes, sessions};
+use crate::api::run::RUN;
+use crate::api::{embeddings, evaluate, health, metrics, models, moderations, outcomes, plan, run, sessions};
 use crate::auth::{Caller, authenticate};
 use crate::client::Client;
 use crate::dialect::{Dialect, MESSAGES};
@@ -57,6 +58,8 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/v1/models", get(list_models))
         .route("/v1/models/{*id}", get(show_model))
         .route("/waltz/v1/evaluate", post(judge))
+        .route("/waltz/v1/plan", post(plan_tasks))
+        .route(RUN, post(run_tasks))
         .route("/waltz/v1/sessions", get(list_sessions))
         .route("/waltz/v1/sessions/{id}", get(show_session))
         .route("/waltz/v1/outcomes", post(report_outcome))
@@ -156,6 +159,17 @@ async fn judge(State(gateway): Shared, admitted: Admitted, body: Body) -> Respon
     exchange(gateway, admitted, body, "/waltz/v1/evaluate", evaluate::run).await
 }
 
+async fn run_tasks(State(gateway): Shared, admitted: Admitted, body: Body) -> Response {
+    exchange(gateway, admitted, body, RUN, run::run).await
+}
+
+async fn plan_tasks(admitted: Admitted, body: Body) -> Response {
+    match read_body(&admitted, body).await {
+        Ok(body) => plan::create(&admitted.live, &body),
+        Err(error) => reply::error(&error),
+    }
+}
+
 async fn moderate(admitted: Admitted, body: Body) -> Response {
     match read_body(&admitted, body).await {
         Ok(body) => moderations::moderate(&admitted.live, &body, &admitted.request_id),
@@ -249,7 +263,7 @@ where
 
 /// Whether a path honours `Idempotency-Key`.
 fn idempotent(path: &str) -> bool {
-    path == CHAT || path == MESSAGES
+    matches!(path, CHAT | MESSAGES | RUN)
 }
 
 /// An error in the form of a path.

@@ -102,8 +102,8 @@ impl Router {
                 let known: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
                 fault("agent", format!("must be one of [{}], not `{}`", known.join(", "), rule.agent));
             }
-            if rule.explanation.trim().is_empty() {
-                fault("explanation", "must say why: it is the reason that plans give".to_owned());
+            if rule.explanation.trim().is_empty() || rule.explanation.contains(char::is_control) {
+                fault("explanation", "must say why, in one line: it is the reason that plans give".to_owned());
             }
         }
         if !faults.is_empty() {
