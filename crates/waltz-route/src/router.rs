@@ -103,7 +103,10 @@ impl Router {
                 fault("agent", format!("must be one of [{}], not `{}`", known.join(", "), rule.agent));
             }
             if rule.explanation.trim().is_empty() || rule.explanation.contains(char::is_control) {
-                fault("explanation", "must say why, in one line: it is the reason that plans give".to_owned());
+                fault(
+                    "explanation",
+                    "must say why, in one line: it is the reason that plans give".to_owned(),
+                );
             }
         }
         if !faults.is_empty() {
