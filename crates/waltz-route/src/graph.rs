@@ -98,14 +98,17 @@ struct Written {
 impl TaskGraph {
     /// Reads a graph from JSON: `{"tasks": [...], "required_skills": [...], "security": true}`.
     pub fn parse(bytes: &[u8]) -> Result<Self, GraphError> {
-        let object = json::parse_object(bytes).map_err(|error| GraphError::Unreadable(error.to_string()))?;
+        let object = json::parse_object(bytes).map_err(unreadable)?;
         Self::from_object(object)
     }
 
     /// Reads a graph from an object that was parsed already.
     pub fn from_object(object: Map<String, Value>) -> Result<Self, GraphError> {
-        let Written { tasks, required_skills, security } = serde_json::from_value(Value::Object(object))
-            .map_err(|error| GraphError::Unreadable(error.to_string()))?;
+        let Written { tasks, required_skills, security } =
+            serde_json::from_value(Value::Object(object)).map_err(unreadable)?;
+        for skill in &required_skills {
+            check_name(|| "a required skill".to_owned(), skill)?;
+        }
         Ok(Self { required_skills, security, ..Self::new(tasks)? })
     }
 
@@ -115,6 +118,12 @@ impl TaskGraph {
         for (position, task) in tasks.iter().enumerate() {
             check_name(|| format!("the id of task {}", position + 1), &task.id)?;
             check_name(|| format!("`task_type` of task `{}`", task.id), &task.task_type)?;
+            for skill in &task.skills {
+                check_name(|| format!("a skill of task `{}`", task.id), skill)?;
+            }
+            if let Some(agent) = &task.agent {
+                check_name(|| format!("`agent` of task `{}`", task.id), agent)?;
+            }
             if positions.insert(task.id.clone(), position).is_some() {
                 return Err(GraphError::DuplicateTask(task.id.clone()));
             }
@@ -150,12 +159,22 @@ impl TaskGraph {
     }
 }
 
+/// An error that is fit to be shown: parsers quote what they were given.
+fn unreadable(error: impl std::fmt::Display) -> GraphError {
+    GraphError::Unreadable(printable(&error.to_string(), 500))
+}
+
+/// The beginning of a text from outside, as an error can show it.
+fn printable(text: &str, most: usize) -> String {
+    text.chars().take(most).map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+}
+
 fn check_name(what: impl FnOnce() -> String, name: &str) -> Result<(), GraphError> {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "._:-".contains(letter);
     if (1..=128).contains(&name.len()) && name.chars().all(plain) {
         return Ok(());
     }
-    Err(GraphError::Name { what: what(), name: name.chars().take(128).collect() })
+    Err(GraphError::Name { what: what(), name: printable(name, 128) })
 }
 
 /// For each task the positions of those that it waits for.
@@ -165,7 +184,7 @@ fn dependencies(tasks: &[Task], positions: &HashMap<String, usize>) -> Result<Ve
         let mut seen = HashSet::with_capacity(task.depends_on.len());
         let mut found = Vec::with_capacity(task.depends_on.len());
         for dependency in &task.depends_on {
-            let names = || (task.id.clone(), dependency.chars().take(128).collect());
+            let names = || (task.id.clone(), printable(dependency, 128));
             let Some(position) = positions.get(dependency) else {
                 let (task, dependency) = names();
                 return Err(GraphError::UnknownDependency { task, dependency });

@@ -160,7 +160,7 @@ impl Router {
         };
         let (position, rule, mut reason) = found;
         if !passed.is_empty() {
-            reason = format!("{reason}; {}", passed.join("; "));
+            reason = format!("{reason}; {}", told(&passed, "; "));
         }
         load.add(position);
         let rule = rule.map(|rule| self.rules[rule].id.as_str());
@@ -176,7 +176,6 @@ impl Router {
 
     fn named(&self, name: &str, ask: Ask<'_>, load: &Load) -> Result<Found, String> {
         let Some(position) = self.positions.get(name).copied() else {
-            let name: String = name.chars().take(64).collect();
             return Err(format!("the task names `{name}`, which is no agent"));
         };
         match self.obstacle(position, ask, load) {
@@ -227,7 +226,7 @@ impl Router {
                 _ => format!("no agent that does `{}` can take it", ask.task_type),
             };
             if !passed.is_empty() {
-                reason = format!("{reason}: {}", passed.join("; "));
+                reason = format!("{reason}: {}", told(passed, "; "));
             }
             return Err(reason);
         };
@@ -252,11 +251,24 @@ impl Router {
         let missing: Vec<&str> =
             ask.skills.iter().filter(|skill| !agent.skills.contains(skill)).map(String::as_str).collect();
         if !missing.is_empty() {
-            return Some(format!("lacks the skills [{}]", missing.join(", ")));
+            return Some(format!("lacks the skills [{}]", told(&missing, ", ")));
         }
         let (taken, most) = (load.of(position), agent.max_concurrent);
         (taken >= most).then(|| format!("is full ({taken} of {most})"))
     }
+}
+
+/// The most of a list that a reason tells.
+const MOST_TOLD: usize = 6;
+
+/// The beginning of a list in words, and how much more there is.
+pub(crate) fn told<T: AsRef<str>>(list: &[T], between: &str) -> String {
+    let mut words: Vec<&str> = list.iter().take(MOST_TOLD).map(AsRef::as_ref).collect();
+    let more = format!("{} more", list.len().saturating_sub(MOST_TOLD));
+    if list.len() > MOST_TOLD {
+        words.push(&more);
+    }
+    words.join(between)
 }
 
 /// An agent's position, that of the rule that chose it, and the reason.

@@ -3,7 +3,7 @@
 use crate::agent::Agent;
 use crate::graph::TaskGraph;
 use crate::plan::Assignment;
-use crate::router::Router;
+use crate::router::{Router, told};
 
 /// When a team needs a security agent, and who is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,20 +43,19 @@ pub fn check(
             None => faults.push(format!("`{name}` is no agent")),
         }
     }
-    let listed = || team.iter().map(|agent| agent.name.as_str()).collect::<Vec<_>>().join(", ");
-    for skill in required_skills {
-        if !team.iter().any(|agent| agent.skills.contains(skill)) {
-            faults.push(format!("nobody in the team [{}] has the skill `{skill}`", listed()));
-        }
+    let names: Vec<&str> = team.iter().map(|agent| agent.name.as_str()).collect();
+    let names = told(&names, ", ");
+    let lacks = |skill: &String| !team.iter().any(|agent| agent.skills.contains(skill));
+    let missing: Vec<&String> = required_skills.iter().filter(|skill| lacks(skill)).collect();
+    if !missing.is_empty() {
+        faults.push(format!("nobody in the team [{names}] has the skills [{}]", told(&missing, ", ")));
     }
     let skill = &router.team_policy().security_skill;
     if let Some(why) = security
-        && !team.iter().any(|agent| agent.skills.contains(skill))
+        && lacks(skill)
     {
-        faults.push(format!(
-            "{why}, so that the team needs an agent with the skill `{skill}`; nobody in [{}] has it",
-            listed()
-        ));
+        let need = format!("so that the team needs an agent with the skill `{skill}`");
+        faults.push(format!("{why}, {need}; nobody in [{names}] has it"));
     }
     faults
 }

@@ -65,6 +65,12 @@ fn names_must_be_sound_and_unique_and_dependencies_must_exist() {
     let mut typeless = task("a", &[]);
     typeless.task_type = String::new();
     assert!(error(vec![typeless]).starts_with("`task_type` of task `a` must be"));
+    let skilled = Task { skills: vec!["\u{7}".to_owned()], ..task("a", &[]) };
+    assert!(error(vec![skilled]).starts_with("a skill of task `a` must be"));
+    let named = Task { agent: Some(String::new()), ..task("a", &[]) };
+    assert!(error(vec![named]).starts_with("`agent` of task `a` must be"));
+    let odd = TaskGraph::parse(br#"{"tasks":[],"required_skills":["two words"]}"#).unwrap_err();
+    assert!(odd.to_string().starts_with("a required skill must be"), "{odd}");
 }
 
 #[test]

@@ -116,6 +116,16 @@ fn whoever_lacks_a_skill_is_passed_over_rule_or_not() {
 }
 
 #[test]
+fn a_reason_stays_short_however_many_were_passed_over() {
+    let agents = (0..50).map(|number| agent(&format!("a{number}"), &["code"], 0.5)).collect();
+    let router = router(agents, Vec::new());
+    let skills: Vec<String> = (0..1000).map(|number| format!("skill{number}")).collect();
+    let (_, reason) = choose(&router, Ask { skills: &skills, ..code() }, &mut Load::default());
+    assert!(reason.ends_with("; 44 more") && reason.contains("skill5, 994 more]"), "{reason}");
+    assert!(reason.len() < 1_000, "{reason}");
+}
+
+#[test]
 fn a_named_agent_is_taken_or_nobody_is() {
     let router = router(vec![agent("a", &["code"], 0.9), agent("b", &[], 0.1)], vec![rule("r", "a", 1)]);
     let mut load = Load::default();

@@ -29,7 +29,7 @@ fn a_team_has_known_members_once_each_and_the_skills_it_needs() {
         [
             "`books` is in the team twice",
             "`ghost` is no agent",
-            "nobody in the team [books] has the skill `law`",
+            "nobody in the team [books] has the skills [law]",
             "the work asks for security, so that the team needs an agent with the skill `audit`; nobody in [books] has it",
         ]
     );

@@ -498,6 +498,8 @@ async fn chat_requests_find_their_agent_on_both_protocols() {
     assert_eq!(ruled.json()["waltz"]["route_reason"], "rule `verse` (priority 10): verse is the poet's");
     let unruled = ask(&gateway, chat, "any", json!({"metadata": {"style": "prose"}}), &[]).await;
     assert_eq!((unruled.header("x-waltz-agent"), asked().await.as_str()), ("", "any"));
+    let stated = ask(&gateway, chat, "any", json!({"metadata": {"task_type": "poetry"}}), &[]).await;
+    assert_eq!((stated.header("x-waltz-agent"), asked().await.as_str()), ("poet", "verse-model"));
     let both = ask(&gateway, chat, "waltz/poet", json!({}), &[("x-waltz-agent", "coder")]).await;
     assert_eq!(both.header("x-waltz-agent"), "coder", "the header goes first");
     let models = gateway.get("/v1/models", &[]).await.json();
