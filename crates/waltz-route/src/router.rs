@@ -132,11 +132,6 @@ impl Router {
         Ok(Self { agents, rules, team, positions, rules_of, agents_of })
     }
 
-    /// All agents, as they were written.
-    pub fn agents(&self) -> &[Agent] {
-        &self.agents
-    }
-
     /// An agent by its name.
     pub fn agent(&self, name: &str) -> Option<&Agent> {
         self.positions.get(name).and_then(|position| self.agents.get(*position))

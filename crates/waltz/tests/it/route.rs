@@ -206,6 +206,14 @@ async fn without_the_guard_the_plan_is_the_same() {
     assert!(review["text"].as_str().unwrap().contains(UNSAFE_FRAGMENT), "nobody reads it: {review}");
     assert_eq!((&review["decision"], &review["safe"]), (&json!("passthrough"), &Value::Null));
     assert_eq!((&without["final_safe"], &without["avg_coaching_rounds"]), (&Value::Null, &json!(0.0)));
+    let watched = Gateway::start(&team(&other), &[("WALTZRL_FEEDBACK_ONLY", "true")]);
+    let seen = watched.post(RUN, example("halo-tasks.json"), &[]).await.json();
+    assert_eq!(
+        (&seen["plan"], &seen["final_safe"]),
+        (&planned.json(), &json!(false)),
+        "read and not changed"
+    );
+    assert_eq!(by_task(&seen["results"])["review"]["safe"], false);
 }
 
 #[tokio::test(flavor = "multi_thread")]
