@@ -3,6 +3,7 @@
 mod agents;
 mod judge;
 mod pii;
+mod routing;
 mod stage;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,6 +64,7 @@ pub fn build(
     let local = upstreams.iter().filter_map(|upstream| upstream.local_model().cloned());
     let local: Vec<Arc<LocalModel>> = local.chain(running.iter().cloned()).collect();
     let neural = check.neural(&raw.judge, &models, &local);
+    let router = check.router(raw);
     let feedback_targets = check.targets("feedback.targets", &raw.feedback.targets, &upstreams, false);
     let screen = check.screen(raw.policy.rules_file.as_deref());
     let database = check.database(raw.record.database_url_env.as_deref());
@@ -72,8 +74,8 @@ pub fn build(
     check.within("server.drain_timeout_ms", raw.server.drain_timeout_ms, 0, 600_000);
     check.within("record.max_journal_bytes", raw.record.max_journal_bytes, 1024 * 1024, 1 << 44);
     let feedback_timeout = check.duration("feedback.timeout_ms", raw.feedback.timeout_ms);
-    let (Some(listen), Some(data_dir), Some(screen), Some(database), true) =
-        (listen, data_dir, screen, database, check.mistakes.is_empty())
+    let (Some(listen), Some(data_dir), Some(screen), Some(database), Some(router), true) =
+        (listen, data_dir, screen, database, router, check.mistakes.is_empty())
     else {
         return Err(check.mistakes);
     };
@@ -98,7 +100,7 @@ pub fn build(
         data_dir,
         drain_timeout: Duration::from_millis(raw.server.drain_timeout_ms),
         store,
-        live: Live { settings, upstreams, agents, neural, feedback, screen, budget },
+        live: Live { settings, upstreams, agents, router, neural, feedback, screen, budget },
         stage_trouble,
     })
 }
@@ -252,6 +254,7 @@ impl<'a> Check<'a> {
                 raw::RecordText::None => RecordText::None,
             },
             record_required: raw.record.required,
+            run: self.run_limits(&raw.routing),
         }
     }
 
@@ -267,7 +270,8 @@ impl<'a> Check<'a> {
         for (index, task_type) in raw.critical_task_types.iter().enumerate() {
             self.word(&format!("policy.critical_task_types[{index}]"), task_type);
         }
-        const ROUTES: [&str; 3] = ["/v1/chat/completions", "/v1/messages", "/waltz/v1/evaluate"];
+        const ROUTES: [&str; 4] =
+            ["/v1/chat/completions", "/v1/messages", "/waltz/v1/evaluate", "/waltz/v1/run"];
         for route in raw.routes.keys().filter(|route| !ROUTES.contains(&route.as_str())) {
             self.mistakes.push(Mistake::new(
                 format!("policy.routes.\"{route}\""),

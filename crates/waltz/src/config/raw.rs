@@ -4,6 +4,7 @@
 mod agents;
 mod judge;
 mod pii;
+mod routing;
 
 use std::collections::BTreeMap;
 
@@ -14,6 +15,7 @@ use waltz_exchange::{Depth, policy};
 pub(crate) use agents::{Agent, Feedback, Protocol, Target, Upstream};
 pub(crate) use judge::{Judge, Neural};
 pub(crate) use pii::{Pii, PiiAction, PiiKindActions};
+pub(crate) use routing::{Cost, Routing, Rule, Scalar};
 
 /// The whole file, `waltz.toml`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -25,8 +27,12 @@ pub struct RawConfig {
     pub(crate) waltz: Switches,
     /// Models behind an OpenAI-compatible interface.
     pub(crate) upstreams: Vec<Upstream>,
-    /// Named conversation agents, asked for as model `waltz/<name>`.
+    /// Named conversation agents, asked for as model `waltz/<name>` or chosen by what they can do.
     pub(crate) agents: Vec<Agent>,
+    /// Who gets which task, before capabilities decide.
+    pub(crate) rules: Vec<Rule>,
+    /// Limits of plans and runs, and what teams must have.
+    pub(crate) routing: Routing,
     /// Level 2 of the judge.
     pub(crate) judge: Judge,
     /// The feedback model.
