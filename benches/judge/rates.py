@@ -1,9 +1,10 @@
-"""What levels 0 and 1 together say about a file of labelled rows: `waltz judge` on it, and the shares.
+"""What the cascade says about files of labelled rows: `waltz judge` on at most so many rows of each, spread evenly.
 
-    python benches/judge/rates.py target/release/waltz ../shared/data/alpaca_prompts.jsonl ...
+    WALTZ_MODELS=FOLDER python benches/judge/rates.py target/release/waltz 500 ../shared/data/beavertails.jsonl ...
 
-Prints for each file and label: rows, share flagged with Wilson's 95 % interval, the share that level 1 decided,
-and microseconds per kB. `FILE:words` keeps only rows whose category begins with these words.
+Without the model `smollm2` levels 0 and 1 decide. Prints for each file and label that people gave: rows of both kinds, F1,
+recall and false positives with Wilson's 95 % interval; and for each file the share of rows that each level decided and
+the time of a row. `FILE:words` keeps only rows whose category begins with these words.
 """
 
 import gzip
@@ -13,47 +14,62 @@ import sys
 
 
 def wilson(hits, rows, z=1.959964):
+    if rows == 0:
+        return "-"
     share = hits / rows
     middle = (share + z * z / (2 * rows)) / (1 + z * z / rows)
     half = z * (share * (1 - share) / rows + z * z / (4 * rows * rows)) ** 0.5 / (1 + z * z / rows)
-    return middle - half, middle + half
+    return f"{100 * share:.1f} % [{100 * (middle - half):.1f}, {100 * (middle + half):.1f}]"
 
 
-def main(program, files):
-    print("| file | label | n | flagged | level 1 decided | us per kB |\n|---|---|---|---|---|---|")
+def sample(path, words, most):
+    opened = gzip.open(path, "rt") if path.endswith(".gz") else open(path)
+    rows = [row for row in map(json.loads, opened) if (row.get("category") or "").startswith(words)]
+    step = max(1, len(rows) / most)
+    return [rows[int(place * step)] for place in range(min(most, len(rows)))]
+
+
+def main(program, most, files):
+    tables = ["| file | label | n+ | n- | F1 | recall | false positives |\n|---|---|---|---|---|---|---|"]
+    levels = ["| file | n | level 0 | level 1 | level 2 | ms, median | ms, 95 % |\n|---|---|---|---|---|---|---|"]
     for name in files:
         path, _, words = name.partition(":")
-        opened = gzip.open(path, "rt") if path.endswith(".gz") else open(path)
-        rows = [json.loads(line) for line in opened]
-        rows = [row for row in rows if (row.get("category") or "").startswith(words)]
+        rows = sample(path, words, most)
+        title = f"{path.split('/')[-1].split('.')[0]} {words}".strip()
         lines = "".join(
             json.dumps({"id": place, "prompt": row["prompt"], "response": row.get("response")}) + "\n"
             for place, row in enumerate(rows)
         )
         done = subprocess.run([program, "judge"], input=lines, capture_output=True, text=True, check=True)
         judged = [json.loads(line) for line in done.stdout.splitlines()]
-        kilobytes = sum(len(row["prompt"].encode()) + len((row.get("response") or "").encode()) for row in rows) / 1000
-        speed = sum(verdict["micros"] for verdict in judged) / kilobytes
         kinds = [
-            ("prompt_label", lambda verdict: verdict["prompt_harm"] >= 0.5),
-            ("response_label", lambda verdict: verdict["unsafe"]),
-            ("refusal", lambda verdict: verdict["refusal"] >= 0.5),
+            ("prompt_label", "prompt", {"harmful": True, "benign": False}, lambda said: said["prompt_harm"]),
+            ("response_label", "answer", {"unsafe": True, "safe": False}, lambda said: said["response_harm"]),
+            ("refusal", "refusal", {True: True, False: False}, lambda said: said["refusal"]),
         ]
-        for kind, flagged in kinds:
-            for label in dict.fromkeys(row[kind] for row in rows if row[kind] is not None):
-                own = [verdict for row, verdict in zip(rows, judged) if row[kind] == label]
-                if kind != "prompt_label" and own[0]["refusal"] is None:
-                    continue
-                hits = sum(map(flagged, own))
-                low, high = wilson(hits, len(own))
-                first = sum(verdict["level"] == 1 for verdict in own) / len(own)
-                shown = {True: "refusal", False: "no refusal"}.get(label, f"{kind.split('_')[0]} {label}")
-                print(
-                    f"| {path.split('/')[-1].split('.')[0]} {words} | {shown} | {len(own)} "
-                    f"| {100 * hits / len(own):.1f} % [{100 * low:.1f}, {100 * high:.1f}] "
-                    f"| {100 * first:.1f} % | {speed:.0f} |",
-                    flush=True,
-                )
+        for key, shown, truths, score in kinds:
+            pairs = [
+                (truths[row[key]], score(said) >= 0.5)
+                for row, said in zip(rows, judged)
+                if row[key] in truths and score(said) is not None
+            ]
+            positive, negative = sum(truth for truth, _ in pairs), sum(not truth for truth, _ in pairs)
+            if not pairs:
+                continue
+            found = sum(truth and said for truth, said in pairs)
+            false = sum(said and not truth for truth, said in pairs)
+            f1 = f"{2 * found / (2 * found + false + positive - found):.3f}" if positive and negative else "-"
+            tables.append(
+                f"| {title} | {shown} | {positive} | {negative} | {f1} | {wilson(found, positive)} "
+                f"| {wilson(false, negative)} |"
+            )
+        shares = [f"{100 * sum(said['level'] == level for said in judged) / len(judged):.1f} %" for level in range(3)]
+        times = sorted(said["micros"] / 1000 for said in judged)
+        levels.append(
+            f"| {title} | {len(rows)} | {' | '.join(shares)} | {times[len(times) // 2]:.2f} "
+            f"| {times[int(len(times) * 0.95)]:.0f} |"
+        )
+    print("\n".join(tables) + "\n\n" + "\n".join(levels))
 
 
-main(sys.argv[1], sys.argv[2:])
+main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])

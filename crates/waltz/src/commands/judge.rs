@@ -85,7 +85,10 @@ impl JudgeFile {
                 refusal: verdict.as_ref().map(|verdict| verdict.refusal),
                 is_unsafe: verdict.as_ref().is_some_and(|verdict| verdict.is_unsafe),
                 overrefuse: verdict.as_ref().is_some_and(|verdict| verdict.overrefuse),
-                level: verdict.as_ref().map_or(reading.level, |verdict| verdict.level).into(),
+                level: verdict
+                    .as_ref()
+                    .map_or(reading.level, |verdict| verdict.level.max(reading.level))
+                    .into(),
                 categories: verdict.map_or(reading.categories, |verdict| verdict.categories),
                 micros,
             };
