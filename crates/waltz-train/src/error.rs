@@ -1,8 +1,8 @@
-//! What can go wrong while something is trained.
+//! What can go wrong while something is trained or evaluated.
 
 use std::path::PathBuf;
 
-/// Why a training could not be done.
+/// Why a training or an evaluation could not be done.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file could not be read.
@@ -65,19 +65,33 @@ pub enum Error {
         /// What was to be learned.
         head: &'static str,
     },
-    /// Another process trains in the folder.
+    /// Another process works in the folder.
     #[error("another run holds `{}`; wait until it is done, or choose another folder", folder.display())]
     Held {
         /// The folder.
         folder: PathBuf,
     },
     /// The folder is not one that this run may write to.
-    #[error("cannot train in `{}`: {reason}", folder.display())]
+    #[error("cannot work in `{}`: {reason}", folder.display())]
     Folder {
         /// The folder.
         folder: PathBuf,
         /// What was found, and what to do.
         reason: String,
+    },
+    /// A file holds no weights of a linear judge.
+    #[error("`{}` holds no weights of a linear judge: {reason}", path.display())]
+    Weights {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A judge cannot be measured on a file.
+    #[error("`{}` has no labelled responses of both kinds: `response` with `response_label` (safe, unsafe) or `refusal` (true, false)", path.display())]
+    Uncalibrated {
+        /// The file.
+        path: PathBuf,
     },
     /// The model cannot be trained, or a step cannot be taken.
     #[error(transparent)]

@@ -4,6 +4,7 @@ mod bar;
 mod chat;
 mod config;
 mod data;
+mod eval;
 mod fallback;
 mod judge;
 mod lines;
@@ -11,6 +12,7 @@ mod mock;
 mod model;
 mod screen;
 mod serve;
+mod stop;
 mod train;
 
 use std::io::Write;
@@ -38,6 +40,7 @@ enum Command {
     Mock(mock::Mock),
     Judge(judge::JudgeFile),
     Screen(screen::ScreenFile),
+    Eval(eval::Eval),
     /// Show or check the configuration.
     #[command(subcommand)]
     Config(config::Config),
@@ -73,6 +76,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
         Command::Mock(mock) => mock.run(),
         Command::Judge(judge) => judge.run(),
         Command::Screen(screen) => screen.run(),
+        Command::Eval(eval) => eval.run(),
         Command::Config(config) => config.run(),
         Command::Data(data) => data.run(),
         Command::Model(model) => model.run(),

@@ -84,6 +84,8 @@ impl Default for Reply {
 pub(crate) struct When {
     /// The user's last message holds this text, whatever its case.
     pub(crate) contains: Option<String>,
+    /// The user's first message holds this text: the question that a revision is about.
+    pub(crate) first: Option<String>,
     /// The model that is asked for.
     pub(crate) model: Option<String>,
     /// The request asks for a revision after feedback.
@@ -142,6 +144,7 @@ pub(crate) struct Asked {
     pub(crate) model: String,
     pub(crate) stream: bool,
     pub(crate) last_user: String,
+    pub(crate) first_user: String,
     pub(crate) coached: bool,
     pub(crate) nonce: Option<String>,
     /// The id that the answer will have.
@@ -151,18 +154,9 @@ pub(crate) struct Asked {
 impl Asked {
     pub(crate) fn new(body: &Value) -> Self {
         let messages = body["messages"].as_array().map_or(&[][..], Vec::as_slice);
-        let last_user = messages
-            .iter()
-            .rev()
-            .find(|message| message["role"] == "user")
-            .map(|message| match &message["content"] {
-                Value::String(text) => text.clone(),
-                Value::Array(parts) => {
-                    parts.iter().filter_map(|part| part["text"].as_str()).collect::<Vec<_>>().join("\n")
-                }
-                _ => String::new(),
-            })
-            .unwrap_or_default();
+        let mut users = messages.iter().filter(|message| message["role"] == "user").map(said);
+        let first_user = users.next().unwrap_or_default();
+        let last_user = users.next_back().unwrap_or_else(|| first_user.clone());
         let material: Option<Value> = serde_json::from_str(&last_user).ok();
         let nonce = material
             .filter(|material| material.get("draft").is_some())
@@ -172,9 +166,21 @@ impl Asked {
             stream: body["stream"].as_bool().unwrap_or(false),
             coached: last_user.starts_with("A reviewer read your answer"),
             last_user,
+            first_user,
             nonce,
             answer_id: waltz_exchange::id::new_response_id(),
         }
+    }
+}
+
+/// The text of a message.
+fn said(message: &Value) -> String {
+    match &message["content"] {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => {
+            parts.iter().filter_map(|part| part["text"].as_str()).collect::<Vec<_>>().join("\n")
+        }
+        _ => String::new(),
     }
 }
 
@@ -211,9 +217,10 @@ impl Script {
 
 impl When {
     fn fits(&self, asked: &Asked) -> bool {
-        let Self { contains, model, coached, judging } = self;
-        let said = |text: &String| asked.last_user.to_lowercase().contains(&text.to_lowercase());
-        contains.as_ref().is_none_or(said)
+        let Self { contains, first, model, coached, judging } = self;
+        let holds = |said: &str, text: &str| said.to_lowercase().contains(&text.to_lowercase());
+        contains.as_ref().is_none_or(|text| holds(&asked.last_user, text))
+            && first.as_ref().is_none_or(|text| holds(&asked.first_user, text))
             && model.as_ref().is_none_or(|model| *model == asked.model)
             && coached.is_none_or(|coached| coached == asked.coached)
             && judging.unwrap_or(false) == asked.nonce.is_some()

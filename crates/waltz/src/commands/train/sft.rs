@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::Context as _;
-use tokio::signal::unix::{SignalKind, signal};
 use waltz_model::{Agent, Gguf, ModelName};
 use waltz_train::sft::{Effort, End, Folder, Lesson, Plan, Progress, learn};
 
 use crate::commands::bar::Bar;
+use crate::commands::stop::Stop;
 use crate::commands::{ConfigOptions, Exit, model, note, print, runtime};
 
 /// How far the process steps back for others; 0 would be an equal, 19 is the most.
@@ -191,19 +191,13 @@ fn stopped(step: u32, folder: &Folder) -> String {
 fn stop_on_signal() -> Result<(tokio::runtime::Runtime, Arc<AtomicBool>), Exit> {
     let runtime = runtime()?;
     let guard = runtime.enter();
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
-    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
-    let mut hangup = signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?;
+    let mut signals = Stop::new()?;
     drop(guard);
     let stop = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&stop);
     runtime.spawn(async move {
         loop {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-                _ = hangup.recv() => {}
-            }
+            signals.asked().await;
             if asked.swap(true, Ordering::Relaxed) {
                 std::process::exit(130);
             }
