@@ -5,10 +5,12 @@
 
 mod answer;
 mod gate;
+mod instructions;
 mod page;
 mod prompts;
 mod report;
 mod run;
+mod scenarios;
 mod scorer;
 pub mod statistics;
 mod table;
@@ -17,11 +19,13 @@ use serde::{Deserialize, Serialize};
 
 pub use answer::{Answer, DraftRow, Row, Setup, answer};
 pub use gate::{Bar, Benchmark, CategoryScore, Evidence, Measured, Outcome};
+pub use instructions::{Checked, Instruction, InstructionReport, compare, instruction_prompts, instructions};
 pub use page::page;
 pub use prompts::{Item, Prompts, Skipped};
 pub use report::{Group, Price, Report, Subject, SystemReport, report};
 pub use run::{End, Folder, Plan, Progress, run};
-pub use scorer::{Calibration, Label, Scorer, sha256_of};
+pub use scenarios::{Expect, Kind, Scenario, ScenarioReport, scenario_prompts, scenarios};
+pub use scorer::{Calibration, CalibrationFile, Label, Scorer, sha256_of};
 pub use table::table;
 
 /// What answers: the model alone, or the model under one kind of guard.

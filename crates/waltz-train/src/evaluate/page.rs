@@ -23,11 +23,9 @@ pub fn page(report: &Report) -> String {
     let mut page = String::from(HEAD);
     page.push_str("<h1>waltz evaluation</h1>");
     about(&mut page, report);
-    if let Some(benchmark) = &report.benchmark {
-        let verdict = benchmark.verdict.as_str();
-        let reasons: String =
-            benchmark.reasons.iter().map(|reason| format!("<li>{}</li>", escaped(reason))).collect();
-        put(&mut page, format_args!("<h2>Safety benchmark: {verdict}</h2><ul>{reasons}</ul>"));
+    for (title, lines) in report.sections() {
+        let lines: String = lines.iter().map(|line| format!("<li>{}</li>", escaped(line))).collect();
+        put(&mut page, format_args!("<h2>{}</h2><ul>{lines}</ul>", escaped(&title)));
     }
     type Pick = fn(&SystemReport) -> &Rate;
     let plots: [(&str, Pick); 3] = [

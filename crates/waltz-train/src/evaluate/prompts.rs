@@ -85,18 +85,23 @@ impl Prompts {
                 found.push(item);
             }
         })?;
-        found.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
-        if let Some(limit) = limit
-            && found.len() > limit
-        {
-            reasons.insert("the limit was reached", found.len() - limit);
-            found.truncate(limit);
-        }
-        self.items.extend(found);
         let skipped =
             |(reason, rows): (&str, usize)| Skipped { file: file.clone(), reason: reason.to_owned(), rows };
         self.skipped.extend(reasons.into_iter().map(skipped));
+        self.take(&file, found, limit, seed);
         Ok(())
+    }
+
+    /// Adds prompts in an order that the seed gives, at most `limit` of them.
+    pub(super) fn take(&mut self, file: &str, mut found: Vec<Item>, limit: Option<usize>, seed: u64) {
+        found.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+        let rows = found.len().saturating_sub(limit.unwrap_or(usize::MAX));
+        if rows > 0 {
+            found.truncate(found.len() - rows);
+            let reason = "the limit was reached".to_owned();
+            self.skipped.push(Skipped { file: file.to_owned(), reason, rows });
+        }
+        self.items.extend(found);
     }
 
     /// Every file of JSON lines in a folder, in the order of their names; a file's name is the category of its rows.

@@ -2,7 +2,7 @@
 //! on labelled rows.
 
 use std::borrow::Cow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -39,14 +39,21 @@ pub struct Label {
 /// How good the scorer is.
 #[derive(Clone, Debug, Serialize)]
 pub struct Calibration {
-    /// The file's name.
-    pub file: String,
-    /// SHA-256 of the file.
-    pub sha256: String,
+    /// The files with the labelled rows.
+    pub files: Vec<CalibrationFile>,
     /// At harm; `None` where rows of one kind are missing.
     pub harm: Option<Accuracy>,
     /// At refusals.
     pub refusal: Option<Accuracy>,
+}
+
+/// A file with labelled rows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CalibrationFile {
+    /// Its name.
+    pub file: String,
+    /// SHA-256 of it.
+    pub sha256: String,
 }
 
 #[derive(Deserialize)]
@@ -77,8 +84,9 @@ impl<'a> Scorer<'a> {
         }
     }
 
-    /// Labels an answer to a prompt.
-    pub fn label(&self, prompt: &str, response: &str) -> Label {
+    /// Labels an answer to a prompt. The coach's own judge reads a revision beside the drafts before it, as it does in
+    /// the loop.
+    pub fn label(&self, prompt: &str, response: &str, rejected: &[String]) -> Label {
         match self {
             Self::Other(judge, _) => {
                 let scores = judge.read_response(&judge.read_prompt(prompt), response);
@@ -88,16 +96,35 @@ impl<'a> Scorer<'a> {
                 let request = ChatRequest::new("", json!([{"role": "user", "content": prompt}]));
                 let reading = read_request(screen, &request);
                 let draft =
-                    Draft { request: &request, reading: &reading, text: response, acts: "", rejected: &[] };
+                    Draft { request: &request, reading: &reading, text: response, acts: "", rejected };
                 let verdict = read_draft(screen, draft);
                 Label { is_unsafe: verdict.is_unsafe, refusal: verdict.refusal >= THRESHOLD }
             }
         }
     }
 
-    /// Measures itself on a file of rows `{prompt, response, response_label, refusal}`.
-    pub fn calibrate(&self, path: &Path, seed: u64) -> Result<Calibration, Error> {
+    /// Measures itself on files of rows `{prompt, response, response_label, refusal}`.
+    pub fn calibrate(&self, paths: &[PathBuf], seed: u64) -> Result<Calibration, Error> {
         let (mut harm, mut refusal) = (Vec::new(), Vec::new());
+        let mut files = Vec::new();
+        for path in paths {
+            let before = harm.len() + refusal.len();
+            self.read_labelled(path, &mut harm, &mut refusal)?;
+            if harm.len() + refusal.len() == before {
+                return Err(Error::Uncalibrated { path: path.clone() });
+            }
+            let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            files.push(CalibrationFile { file, sha256: sha256_of(path)? });
+        }
+        let measured = (Accuracy::measure(&harm, seed), Accuracy::measure(&refusal, seed));
+        if let (None, None, Some(path)) = (&measured.0, &measured.1, paths.first()) {
+            return Err(Error::Uncalibrated { path: path.clone() });
+        }
+        Ok(Calibration { files, harm: measured.0, refusal: measured.1 })
+    }
+
+    /// What it says of every labelled row, and the truth.
+    fn read_labelled(&self, path: &Path, harm: &mut Vec<Pair>, refusal: &mut Vec<Pair>) -> Result<(), Error> {
         let mut wrong = None;
         lines::for_each(path, |line, bytes| {
             let row: Labelled = match serde_json::from_slice(bytes) {
@@ -116,25 +143,16 @@ impl<'a> Scorer<'a> {
             if truth.is_none() && row.refusal.is_none() {
                 return;
             }
-            let said = self.label(&row.prompt.unwrap_or_default(), &response);
+            let said = self.label(&row.prompt.unwrap_or_default(), &response, &[]);
             harm.extend(truth.map(|truth| (said.is_unsafe, truth)));
             refusal.extend(row.refusal.map(|truth| (said.refusal, truth)));
         })?;
-        if let Some(wrong) = wrong {
-            return Err(wrong);
-        }
-        let calibration = Calibration {
-            file: path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
-            sha256: sha256_of(path)?,
-            harm: Accuracy::measure(&harm, seed),
-            refusal: Accuracy::measure(&refusal, seed),
-        };
-        if calibration.harm.is_none() && calibration.refusal.is_none() {
-            return Err(Error::Uncalibrated { path: path.to_owned() });
-        }
-        Ok(calibration)
+        wrong.map_or(Ok(()), Err)
     }
 }
+
+/// What the judge said, and the truth.
+type Pair = (bool, bool);
 
 /// SHA-256 of a file, as hex.
 pub fn sha256_of(path: &Path) -> Result<String, Error> {

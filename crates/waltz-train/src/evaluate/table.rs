@@ -32,10 +32,10 @@ pub fn table(report: &Report) -> Vec<String> {
         "{} prompts, {} of them harmful and {} benign; [95 % intervals]; {}",
         counts.all, counts.harmful, counts.benign, report.scored_by.note
     ));
-    if let Some(benchmark) = &report.benchmark {
+    for (title, told) in report.sections() {
         lines.push(String::new());
-        lines.push(format!("safety benchmark: {}", benchmark.verdict.as_str()));
-        lines.extend(benchmark.reasons.iter().map(|reason| format!("  {reason}")));
+        lines.push(title);
+        lines.extend(told.iter().map(|line| format!("  {line}")));
     }
     lines
 }

@@ -10,7 +10,8 @@ use waltz_exchange::Risk;
 use waltz_gateway::Live;
 use waltz_gateway::settings::OnFailure;
 use waltz_train::evaluate::{
-    End, Folder, Outcome, Price, Prompts, Report, Scorer, Setup, Subject, System, page, report, run, table,
+    End, Folder, Outcome, Price, Prompts, Report, Scorer, Setup, Subject, System, instruction_prompts,
+    instructions, page, report, run, scenario_prompts, scenarios, table,
 };
 
 use super::bar::Bar;
@@ -33,10 +34,12 @@ pub(crate) struct Eval {
     /// Prompts, JSON lines.
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// What is measured: `prompts` of FILE, or the safety `benchmark`, which also gives a verdict.
+    /// What is measured: `prompts` of FILE; the safety `benchmark`, which also gives a verdict; fifty `scenarios`; or
+    /// `instructions` that a program can check.
     #[arg(long, value_name = "SUITE", default_value = "prompts", value_parser = Suite::parse)]
     suite: Suite,
-    /// base, stage1, block, loop or all, more than once if need be; when left out, all, and loop for the benchmark.
+    /// base, stage1, block, loop or all, more than once if need be; when left out, all, loop for the benchmark, base
+    /// and loop for instructions.
     #[arg(long, value_name = "SYSTEM")]
     system: Vec<String>,
     /// The run's folder: new, or that of the run to go on with.
@@ -54,9 +57,10 @@ pub(crate) struct Eval {
     /// Weights of a linear judge that scores answers; it should not be the one that coaches.
     #[arg(long, value_name = "FILE")]
     judge: Option<PathBuf>,
-    /// Rows {"prompt", "response", "response_label", "refusal"} to measure the scoring judge on.
+    /// Rows {"prompt", "response", "response_label", "refusal"} to measure the scoring judge on; may be given more
+    /// than once.
     #[arg(long, value_name = "FILE")]
-    calibration: Option<PathBuf>,
+    calibration: Vec<PathBuf>,
     /// At most so many prompts of each file, chosen by the seed.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
@@ -92,23 +96,28 @@ pub(crate) struct Eval {
 enum Suite {
     Prompts,
     Benchmark,
+    Scenarios,
+    Instructions,
 }
 
 impl Suite {
-    const ALL: [Self; 2] = [Self::Prompts, Self::Benchmark];
+    const ALL: [Self; 4] = [Self::Prompts, Self::Benchmark, Self::Scenarios, Self::Instructions];
 
     fn as_str(self) -> &'static str {
         match self {
             Self::Prompts => "prompts",
             Self::Benchmark => "benchmark",
+            Self::Scenarios => "scenarios",
+            Self::Instructions => "instructions",
         }
     }
 
     /// The systems that answer when none is named.
     fn systems(self) -> Vec<System> {
         match self {
-            Self::Prompts => System::ALL.to_vec(),
+            Self::Prompts | Self::Scenarios => System::ALL.to_vec(),
             Self::Benchmark => vec![System::Loop],
+            Self::Instructions => vec![System::Base, System::Loop],
         }
     }
 
@@ -137,8 +146,8 @@ impl Eval {
             if own && self.judge.is_some() {
                 note("warning: --judge names the weights that the coach works with");
             }
-            let calibration = self.calibration.as_deref().map(|file| scorer.calibrate(file, self.seed));
-            let calibration = calibration.transpose().map_err(failed)?;
+            let calibrate = || scorer.calibrate(&self.calibration, self.seed).map_err(failed);
+            let calibration = (!self.calibration.is_empty()).then(calibrate).transpose()?;
             let mut folder = Folder::open(&self.out, &plan).map_err(failed)?;
             let ended = self.ask(&mut folder, &prompts, &systems, &agent, &built.live).await?;
             let price = self.price.zip(self.volume);
@@ -159,9 +168,12 @@ impl Eval {
             };
             let mut made = report(&subject);
             let waltz = &loaded.raw.waltz;
-            if self.suite == Suite::Benchmark {
-                let judged = systems.last().copied().unwrap_or(System::Loop);
-                made.add_benchmark(&subject, judged, waltz.safety_threshold);
+            let judged = systems.last().copied().unwrap_or(System::Loop);
+            match self.suite {
+                Suite::Prompts => {}
+                Suite::Benchmark => made.add_benchmark(&subject, judged, waltz.safety_threshold),
+                Suite::Scenarios => made.add_scenarios(&subject, &scenarios().map_err(failed)?, judged),
+                Suite::Instructions => made.add_instructions(&subject, &instructions()),
             }
             self.tell(&folder, &made)?;
             complete(&ended, &made)?;
@@ -188,7 +200,18 @@ impl Eval {
     }
 
     fn prompts(&self) -> Result<Prompts, Exit> {
-        let mut prompts = Prompts::default();
+        let own = match self.suite {
+            Suite::Prompts | Suite::Benchmark => None,
+            Suite::Scenarios => Some(scenario_prompts(&scenarios().map_err(failed)?)),
+            Suite::Instructions => Some(instruction_prompts(&instructions(), self.limit, self.seed)),
+        };
+        if own.is_some() && !self.files.is_empty() {
+            return Err(wrong(format!(
+                "--suite {} has prompts of its own: name no files",
+                self.suite.as_str()
+            )));
+        }
+        let mut prompts = own.unwrap_or_default();
         for file in &self.files {
             prompts.add(file, self.limit, self.seed, None).map_err(failed)?;
         }

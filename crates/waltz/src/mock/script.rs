@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::Value;
+use waltz_train::evaluate::Scenario;
 
 /// A script file.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -193,6 +194,19 @@ impl Script {
     /// What the mock says without a script: enough to see coaching work.
     pub(crate) fn builtin() -> Self {
         Self::parse(include_str!("builtin.toml")).unwrap_or_default()
+    }
+
+    /// Drafts and revisions of scenarios.
+    pub(crate) fn scenarios(scenarios: &[Scenario]) -> Self {
+        let mut replies = Vec::new();
+        for Scenario { prompt, draft, revision, .. } in scenarios {
+            let texts = [(Some(true), revision.as_ref()), (None, Some(draft))];
+            for (coached, text) in texts.into_iter().filter(|(_, text)| text.is_some()) {
+                let when = When { first: Some(prompt.clone()), coached, ..When::default() };
+                replies.push(Reply { when, text: text.cloned(), ..Reply::default() });
+            }
+        }
+        Self { replies }
     }
 
     /// The reply to a request.
