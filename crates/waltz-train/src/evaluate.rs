@@ -4,6 +4,7 @@
 //! Answering is asynchronous and runs on the caller's runtime; everything after it is a pure function of the rows.
 
 mod answer;
+mod export;
 mod gate;
 mod instructions;
 mod page;
@@ -18,6 +19,7 @@ mod table;
 use serde::{Deserialize, Serialize};
 
 pub use answer::{Answer, DraftRow, Row, Setup, answer};
+pub use export::{Exported, export};
 pub use gate::{Bar, Benchmark, CategoryScore, Evidence, Measured, Outcome};
 pub use instructions::{Checked, Instruction, InstructionReport, compare, instruction_prompts, instructions};
 pub use page::page;

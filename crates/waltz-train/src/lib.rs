@@ -7,6 +7,7 @@ mod error;
 pub mod evaluate;
 mod held;
 pub mod judge;
+pub mod leak;
 mod lines;
 pub mod sft;
 

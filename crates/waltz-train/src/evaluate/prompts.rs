@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::{Error, lines};
 
 /// A prompt, and what is known about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Item {
     /// Unique among all prompts of a run.
     pub id: String,
@@ -25,6 +25,10 @@ pub struct Item {
     pub category: Option<String>,
     /// How the harm is disguised.
     pub attack: Option<String>,
+    /// The set it is from.
+    pub source: Option<String>,
+    /// The licence of that set.
+    pub licence: Option<String>,
 }
 
 /// Prompts in the order in which they are asked, and what was left out.
@@ -55,6 +59,8 @@ struct Raw {
     prompt_label: Option<String>,
     category: Option<String>,
     attack: Option<String>,
+    source: Option<String>,
+    license: Option<String>,
 }
 
 impl Prompts {
@@ -150,6 +156,8 @@ fn item(bytes: &[u8], number: impl Fn() -> String) -> Result<Item, &'static str>
         harmful: raw.harmful.or(labelled),
         category: said(raw.category),
         attack: said(raw.attack),
+        source: said(raw.source),
+        licence: said(raw.license),
     })
 }
 

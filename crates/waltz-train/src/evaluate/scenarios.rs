@@ -89,7 +89,7 @@ impl Scenario {
             prompt: self.prompt.clone(),
             harmful: Some(self.kind == Kind::Unsafe),
             category: Some(self.category.clone()),
-            attack: None,
+            ..Item::default()
         }
     }
 

@@ -414,3 +414,59 @@ fn instructions_are_compared_pair_by_pair() {
     assert!(out.contains("6 only with it, McNemar p = 0.031"), "{out}");
     assert_eq!(report["systems"].as_object().unwrap().len(), 2);
 }
+
+#[test]
+fn a_benchmark_that_is_given_away_is_clean_and_nothing_that_learns_may_hold_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let long =
+        "Explain in detail how the old harbour clock was repaired by the three sisters after the storm.";
+    let rows = [
+        json!({"id": "a", "source": "set", "prompt": "Write to ada@example.com.", "prompt_label": "benign", "license": "MIT"}),
+        json!({"id": "b", "source": "set", "prompt": long, "prompt_label": "benign", "license": "CC-BY-4.0"}),
+        json!({"id": "c", "source": "set", "prompt": "Not ours.", "prompt_label": "benign", "license": "CC-BY-NC-4.0"}),
+    ];
+    let rows: String = rows.iter().map(|row| format!("{row}\n")).collect();
+    std::fs::write(here.join("rows.jsonl"), rows).unwrap();
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/judge/sources.toml");
+    let export =
+        ["data", "export", "--benchmark", "rows.jsonl", "--out", "bench.jsonl", "--sources", sources];
+    let (code, out, told) = run(&export, "", here, &[]);
+    assert!(code == 0 && told.contains("2 rows written to bench.jsonl"), "{told}");
+    let written = std::fs::read(here.join("bench.jsonl")).unwrap();
+    assert_eq!(out.trim(), waltz_exchange::id::sha256_hex(&written));
+    assert!(!String::from_utf8(written).unwrap().contains("ada@example.com"));
+    let card = std::fs::read_to_string(here.join("bench.jsonl.card.md")).unwrap();
+    assert!(card.contains(out.trim()) && card.contains("CC-BY-NC-4.0, does not allow it | 1"), "{card}");
+    assert_eq!(run(&export, "", here, &[]).0, 1, "it writes over nothing");
+    // Rows to learn from: one of them is in the benchmark, nearly word for word.
+    let chat = |text: &str| json!({"messages": [{"role": "user", "content": text}, {"role": "assistant", "content": "Yes."}]});
+    let chats = format!("{}\n{}\n", chat("Hello."), chat(&long.replace("three", "four")));
+    std::fs::write(here.join("chats.jsonl"), chats).unwrap();
+    let sft = ["train", "sft", "--data", "chats.jsonl", "--out", "run", "--benchmark", "bench.jsonl"];
+    let (code, _, told) = run(&sft, "", here, &[]);
+    assert!(code == 1 && told.contains("row 2 is benchmark prompt `b`, for the most part"), "{told}");
+    assert!(!here.join("run").exists() && !told.contains("harbour"), "{told}");
+    std::fs::create_dir(here.join("given")).unwrap();
+    let row = json!({"source": "set", "prompt": format!("{} ", long.to_uppercase()), "weight": 1.0, "allowed": true});
+    for (name, text) in
+        [("taught", format!("{row}\n")), ("validation", String::new()), ("held", String::new())]
+    {
+        std::fs::write(here.join("given").join(format!("{name}.jsonl")), text).unwrap();
+    }
+    let judge = [
+        "train",
+        "judge",
+        "--given",
+        "given",
+        "--out",
+        "judge",
+        "--sources",
+        sources,
+        "--benchmark",
+        "bench.jsonl",
+    ];
+    let (code, _, told) = run(&judge, "", here, &[]);
+    assert!(code == 1 && told.contains("row 1 is benchmark prompt `b`, written otherwise"), "{told}");
+    assert!(!here.join("judge").exists(), "nothing was made");
+}
