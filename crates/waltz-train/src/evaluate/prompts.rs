@@ -2,7 +2,7 @@
 //! converted to (`prompt_label` in place of `harmful`). What is left out is counted with its reason.
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rand::SeedableRng as _;
 use rand::rngs::ChaCha8Rng;
@@ -112,7 +112,7 @@ impl Prompts {
 
     /// Every file of JSON lines in a folder, in the order of their names; a file's name is the category of its rows.
     pub fn add_folder(&mut self, folder: &Path, limit: Option<usize>, seed: u64) -> Result<(), Error> {
-        for path in files(folder)? {
+        for path in case_files(folder)? {
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             self.add(&path, limit, seed, name.split('.').next())?;
         }
@@ -121,7 +121,7 @@ impl Prompts {
 }
 
 /// The files of JSON lines in a folder, in the order of their names.
-pub(super) fn files(folder: &Path) -> Result<Vec<std::path::PathBuf>, Error> {
+pub fn case_files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let read = |source| Error::Read { path: folder.to_owned(), source };
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(read)? {

@@ -322,3 +322,6 @@ impl Tables<'_> {
 fn group_name(name: Option<&str>) -> String {
     name.unwrap_or("none").to_owned()
 }
+
+#[cfg(test)]
+mod tests;

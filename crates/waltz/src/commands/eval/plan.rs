@@ -1,10 +1,12 @@
 //! What a run's answers depend on, by name: a run goes on only where all of it is the same.
 
+use std::path::PathBuf;
+
 use serde_json::{Value, json};
 use waltz_coach::conversation::ConversationAgent;
 use waltz_exchange::id::sha256_hex;
 use waltz_gateway::Live;
-use waltz_train::evaluate::{Plan, System, sha256_of};
+use waltz_train::evaluate::{Plan, System, case_files, sha256_of};
 
 use super::{Eval, failed};
 use crate::commands::{Exit, base_folder};
@@ -19,10 +21,7 @@ impl Eval {
         loaded: &Loaded,
         sources: &Sources,
     ) -> Result<Plan, Exit> {
-        let mut files = Vec::new();
-        for file in &self.files {
-            files.push(json!({"file": file, "sha256": sha256_of(file).map_err(failed)?}));
-        }
+        let cases = self.cases.as_deref().map(case_files).transpose().map_err(failed)?;
         let targets = |targets: &[waltz_coach::upstream::Target]| -> Vec<String> {
             targets.iter().map(|target| format!("{}/{}", target.upstream.name(), target.model)).collect()
         };
@@ -31,8 +30,8 @@ impl Eval {
         let coach = live.settings.coach;
         let entries: [(&str, Value); 17] = [
             ("suite", json!(self.suite.as_str())),
-            ("files", json!(files)),
-            ("cases", json!(self.cases)),
+            ("files", marks(&self.files)?),
+            ("cases", marks(&cases.unwrap_or_default())?),
             ("limit", json!(self.limit)),
             ("seed", json!(self.seed)),
             ("systems", json!(systems)),
@@ -56,4 +55,14 @@ impl Eval {
         ];
         Ok(entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
+}
+
+/// Files by name and contents: where they lie does not matter.
+fn marks(files: &[PathBuf]) -> Result<Value, Exit> {
+    let mut marks = Vec::new();
+    for file in files {
+        let name = file.file_name().map(|name| name.to_string_lossy().into_owned());
+        marks.push(json!({"file": name, "sha256": sha256_of(file).map_err(failed)?}));
+    }
+    Ok(Value::Array(marks))
 }
