@@ -102,11 +102,17 @@ async fn answers(setup: &Setup<'_>, item: &Item, systems: &[System]) -> Result<A
     let drafted =
         conversation::complete(setup.agent, &outgoing, "draft", setup.judge.budget, &mut tally).await;
     let answer = drafted.map_err(|error| error.to_string())?;
-    let choice = answer.choices.into_iter().next().ok_or("the answer has no choice")?;
+    let mut choice = answer.choices.into_iter().next().ok_or("the answer has no choice")?;
+    if conversation::asks_for_assessment(setup.agent, &request)
+        && let Some((text, _)) = conversation::parse_assessment(&choice.text())
+    {
+        choice.replace_text(&text, false);
+    }
     let started = Started {
         setup,
         reading: read_request(setup.judge.screen, &request),
         text: choice.text(),
+        acts: choice.acts(),
         choice,
         request,
         ms: milliseconds(began),
@@ -147,6 +153,7 @@ struct Started<'a> {
     reading: RequestReading,
     choice: Choice,
     text: String,
+    acts: String,
     ms: f64,
 }
 
@@ -160,7 +167,13 @@ struct Read {
 
 impl Started<'_> {
     fn draft(&self) -> Draft<'_> {
-        Draft { request: &self.request, reading: &self.reading, text: &self.text, acts: "", rejected: &[] }
+        Draft {
+            request: &self.request,
+            reading: &self.reading,
+            text: &self.text,
+            acts: &self.acts,
+            rejected: &[],
+        }
     }
 
     fn released(&self, flagged: bool, tokens_added: u64, ms: f64) -> Answer {
