@@ -89,7 +89,8 @@ fn plot(page: &mut String, title: &str, report: &Report, pick: fn(&SystemReport)
     let rows = report.systems.len() as f64;
     let height = 34.0 * rows + 40.0;
     let at = |share: f64| LEFT + WIDTH * share;
-    let title = escaped(title);
+    let is_corrected = report.systems.values().any(|told| pick(told).corrected.is_some());
+    let title = format!("{}{}", escaped(title), if is_corrected { ", corrected" } else { "" });
     put(
         page,
         format_args!(

@@ -256,6 +256,35 @@ async fn an_upstream_that_is_down_is_neither_safe_nor_unsafe() {
     assert_eq!(mock.requests().await.len(), 4 + 6, "only what failed was asked again");
 }
 
+#[test]
+fn a_feedback_model_that_talks_nonsense_is_the_systems_fault_and_one_that_is_gone_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    std::fs::write(here.join("prompts.jsonl"), prompts()).unwrap();
+    let configure = |mock: &Mock| {
+        let feedback =
+            "[feedback]\ntargets = [{ upstream = \"main\", model = \"judge\" }]\n[retry]\nmax_retries = 0\n";
+        std::fs::write(here.join("waltz.toml"), format!("{}{feedback}", mock.upstream("main"))).unwrap();
+    };
+    let gone = Mock::start(&format!("[[reply]]\nwhen = {{ judging = true }}\nstatus = 500\n{SCRIPT}"));
+    configure(&gone);
+    let (code, _, told) = eval(here, &[], &[]);
+    assert!(code == 1 && told.contains("9 prompts have no answer"), "{told}");
+    assert_eq!(
+        report(here)["failures"],
+        json!({"the feedback model could not be asked: judge_unavailable": 9})
+    );
+    // At high risk the policy is to hold back what could not be checked; elsewhere rules decide.
+    let nonsense = Mock::start(&format!("[[reply]]\nwhen = {{ judging = true }}\ntext = \"well\"\n{SCRIPT}"));
+    configure(&nonsense);
+    let (code, _, told) = eval(here, &[], &[]);
+    assert_eq!(code, 0, "{told}");
+    let found = &report(here)["systems"]["loop"];
+    assert_eq!(found["decisions"], json!({"coached": 1, "degraded": 4, "released": 4}));
+    assert_eq!((hits(&found["asr"]), hits(&found["orr"])), ((0, 4), (0, 4)));
+    assert!(found["tokens_added"]["value"].as_f64().unwrap() > 9.0, "opinions cost too: {found}");
+}
+
 /// Twenty failures without an answer end a run: nobody waits for a thousand.
 #[test]
 fn a_long_run_gives_up_on_an_upstream_that_is_down() {
