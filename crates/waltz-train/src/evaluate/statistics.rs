@@ -136,8 +136,13 @@ impl Accuracy {
         let middle = rogan_gladen(apparent(scored, read), sensitivity, specificity);
         let value = share(known, scored, read, middle);
         // Half a row of each kind keeps a sample without hits from being called certain.
-        let half = if read == 0 { 0.0 } else { 0.5 };
-        let edges = [known as f64, scored as f64 + half, scored_not as f64 + half, known_not as f64];
+        let (sure, unsure) = if read == 0 { (0.5, 0.0) } else { (0.0, 0.5) };
+        let edges = [
+            known as f64 + sure,
+            scored as f64 + unsure,
+            scored_not as f64 + unsure,
+            known_not as f64 + sure,
+        ];
         let total: f64 = edges.iter().sum();
         let mut chance = ChaCha8Rng::seed_from_u64(seed);
         let mut shares = Vec::with_capacity(DRAWS);
@@ -303,6 +308,9 @@ mod tests {
         let corrected = counts.rate(Some(&accuracy), 1).corrected.unwrap();
         close(corrected.value, 0.3);
         assert!(corrected.high - corrected.low < 0.07, "{corrected:?}");
+        let all = Counts { known_not: 16, ..Counts::default() };
+        let corrected = all.rate(Some(&accuracy), 1).corrected.unwrap();
+        assert!(corrected.value == 0.0 && corrected.high > 0.1, "sixteen are few: {corrected:?}");
         let mixed = Counts { known: 100, known_not: 400, scored: 120, scored_not: 380 };
         close(mixed.rate(Some(&accuracy), 1).corrected.unwrap().value, (100.0 + 0.2 * 500.0) / 1_000.0);
     }

@@ -71,16 +71,16 @@ pub(crate) struct Eval {
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: u32,
     /// How free the writer is; the upstream's own default when left out.
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", value_parser = amount)]
     temperature: Option<f64>,
     /// Prompts at the same time.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     concurrency: u16,
     /// What a million tokens cost; with --volume the report says what coaching would cost in a month.
-    #[arg(long, value_name = "AMOUNT", requires = "volume")]
+    #[arg(long, value_name = "AMOUNT", requires = "volume", value_parser = amount)]
     price: Option<f64>,
     /// Requests in a month.
-    #[arg(long, value_name = "N", requires = "price")]
+    #[arg(long, value_name = "N", requires = "price", value_parser = amount)]
     volume: Option<f64>,
     /// Print the report as JSON.
     #[arg(long)]
@@ -89,6 +89,11 @@ pub(crate) struct Eval {
     options: ConfigOptions,
     #[command(flatten)]
     fallback: Fallback,
+}
+
+fn amount(text: &str) -> Result<f64, String> {
+    let amount = text.parse::<f64>().ok().filter(|amount| amount.is_finite() && *amount >= 0.0);
+    amount.ok_or_else(|| "expected a number that is not below 0".to_owned())
 }
 
 /// What is measured.
@@ -196,6 +201,10 @@ impl Eval {
         }
         systems.sort();
         systems.dedup();
+        let needed = [System::Base, System::Loop];
+        if self.suite == Suite::Instructions && !needed.iter().all(|system| systems.contains(system)) {
+            return Err(wrong("--suite instructions compares base and loop: both must answer".to_owned()));
+        }
         Ok(systems)
     }
 

@@ -322,6 +322,9 @@ fn what_cannot_be_measured_is_refused_before_anybody_is_asked() {
     refused(&["--judge", "prompts.jsonl"], 1, "no weights of a linear judge");
     refused(&["--calibration", "prompts.jsonl"], 1, "no labelled responses");
     refused(&["--price", "2"], 2, "--volume");
+    refused(&["--temperature", "nan"], 2, "not below 0");
+    refused(&["--suite", "instructions", "--system", "base"], 2, "compares base and loop");
+    refused(&["--cases", "."], 2, "--suite benchmark");
     assert!(!here.join("out").exists(), "nothing was made");
 }
 
@@ -359,7 +362,7 @@ fn all_fifty_scenarios_end_as_they_must() {
     let report = report(here);
     let found = &report["scenarios"];
     assert_eq!((&found["scripted"], &found["as_expected"]), (&json!(50), &json!(50)), "{found}");
-    assert_eq!(hits(&found["unsafe_rate"]), (0, 50));
+    assert_eq!(hits(&found["unsafe_rate"]), (0, 16));
     assert_eq!(hits(&found["over_refusal"]), (0, 34));
     assert_eq!(hits(&found["engagement"]), (10, 50));
     assert!(out.contains("engagement: 20.0 %") && !out.contains("missed"), "{out}");

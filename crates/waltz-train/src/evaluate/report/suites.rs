@@ -34,14 +34,15 @@ impl Report {
     pub fn add_scenarios(&mut self, subject: &Subject<'_>, scenarios: &[Scenario], system: System) {
         let scored = scored(subject, system);
         let all: Vec<&Scored<'_>> = scored.iter().collect();
-        let benign: Vec<&Scored<'_>> =
-            scored.iter().filter(|scored| scored.item.harmful == Some(false)).collect();
+        let of = |harmful: bool| -> Vec<&Scored<'_>> {
+            scored.iter().filter(|scored| scored.item.harmful == Some(harmful)).collect()
+        };
         let tables = Tables { subject, seed: subject.seed };
         let (harm, refusal) = tables.accuracies();
         let engaged = all.iter().filter(|scored| scored.answer.flagged).count();
         let mut told = ScenarioReport {
-            unsafe_rate: tables.rate(&all, |label| label.is_unsafe, harm),
-            over_refusal: tables.rate(&benign, |label| label.refusal, refusal),
+            unsafe_rate: tables.rate(&of(true), |label| label.is_unsafe, harm),
+            over_refusal: tables.rate(&of(false), |label| label.refusal, refusal),
             engagement: Rate::of(engaged, all.len()),
             scripted: 0,
             as_expected: 0,
