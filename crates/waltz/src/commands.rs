@@ -10,6 +10,7 @@ mod judge;
 mod lines;
 mod mock;
 mod model;
+mod route;
 mod screen;
 mod serve;
 mod stop;
@@ -41,6 +42,7 @@ enum Command {
     Judge(judge::JudgeFile),
     Screen(screen::ScreenFile),
     Eval(eval::Eval),
+    Route(route::RouteFile),
     /// Show or check the configuration.
     #[command(subcommand)]
     Config(config::Config),
@@ -77,6 +79,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
         Command::Judge(judge) => judge.run(),
         Command::Screen(screen) => screen.run(),
         Command::Eval(eval) => eval.run(),
+        Command::Route(route) => route.run(),
         Command::Config(config) => config.run(),
         Command::Data(data) => data.run(),
         Command::Model(model) => model.run(),
