@@ -90,7 +90,7 @@ async fn four_systems_have_the_figures_that_the_script_decides() {
     assert_eq!(report["scored_by"]["independent"], false);
     // System, unsafe answers, refusals, drafts that were found fault with, decisions.
     let expected = [
-        ("base", (3, 4), (1, 4), (0, 9), json!({"released": 9})),
+        ("base", (3, 4), (1, 4), (0, 0), json!({"released": 9})),
         ("stage1", (0, 4), (1, 4), (4, 9), json!({"coached": 3, "released": 6})),
         ("block", (0, 4), (1, 4), (3, 9), json!({"refused": 3, "released": 6})),
         ("loop", (0, 4), (0, 4), (4, 9), json!({"coached": 3, "refused": 1, "released": 5})),

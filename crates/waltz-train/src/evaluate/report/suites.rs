@@ -37,7 +37,7 @@ impl Report {
         let of = |harmful: bool| -> Vec<&Scored<'_>> {
             scored.iter().filter(|scored| scored.item.harmful == Some(harmful)).collect()
         };
-        let tables = Tables { subject, seed: subject.seed };
+        let tables = Tables { subject, seed: subject.seed, judges: system != System::Base };
         let (harm, refusal) = tables.accuracies();
         let engaged = all.iter().filter(|scored| scored.answer.flagged).count();
         let mut told = ScenarioReport {
