@@ -23,6 +23,7 @@ use crate::Error;
 use calibrate::Sample;
 
 pub use learn::Schedule;
+pub(crate) use measure::wilson;
 pub use measure::{Measures, Scored, measure};
 pub use neural::{NeuralSchedule, NeuralTrained, Progress, RowScores, learn_neural};
 pub use rows::{Row, read_half};

@@ -4,6 +4,7 @@ mod bar;
 mod chat;
 mod config;
 mod data;
+mod eval;
 mod fallback;
 mod judge;
 mod lines;
@@ -12,6 +13,7 @@ mod model;
 mod route;
 mod screen;
 mod serve;
+mod stop;
 mod train;
 
 use std::io::Write;
@@ -39,6 +41,7 @@ enum Command {
     Mock(mock::Mock),
     Judge(judge::JudgeFile),
     Screen(screen::ScreenFile),
+    Eval(eval::Eval),
     Route(route::RouteFile),
     /// Show or check the configuration.
     #[command(subcommand)]
@@ -75,6 +78,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
         Command::Mock(mock) => mock.run(),
         Command::Judge(judge) => judge.run(),
         Command::Screen(screen) => screen.run(),
+        Command::Eval(eval) => eval.run(),
         Command::Route(route) => route.run(),
         Command::Config(config) => config.run(),
         Command::Data(data) => data.run(),

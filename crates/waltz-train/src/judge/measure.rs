@@ -88,7 +88,7 @@ fn false_positives_at(sorted: &[Scored], positives: usize, negatives: usize) -> 
 }
 
 /// Wilson's 95 % interval for a share.
-fn wilson(hits: usize, rows: usize) -> (f64, f64) {
+pub(crate) fn wilson(hits: usize, rows: usize) -> (f64, f64) {
     if rows == 0 {
         return (0.0, 1.0);
     }

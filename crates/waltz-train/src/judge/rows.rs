@@ -1,17 +1,15 @@
 //! Rows of labelled data, read from JSONL files in the order of the list of sources.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
-use flate2::read::MultiGzDecoder;
 use serde::{Deserialize, Serialize};
 use waltz_exchange::Category;
 use waltz_screen::{Kind, Screen, Side};
 
 use super::sources::{Half, Source, Sources};
-use crate::Error;
+use crate::{Error, lines};
 
 /// One row, with what is known about it. `None` means that nobody said.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -123,13 +121,10 @@ fn seen_category(screen: &Screen, prompt: &str) -> Option<usize> {
     Category::ALL.iter().position(|category| *category == found.category)
 }
 
+/// The file of a source, packed or not.
 fn open(folder: &Path, name: &str) -> Result<(PathBuf, Box<dyn BufRead>), Error> {
     let plain = folder.join(format!("{name}.jsonl"));
-    if plain.exists() {
-        let file = File::open(&plain).map_err(|source| Error::Read { path: plain.clone(), source })?;
-        return Ok((plain, Box::new(BufReader::new(file))));
-    }
-    let packed = folder.join(format!("{name}.jsonl.gz"));
-    let file = File::open(&packed).map_err(|source| Error::Read { path: packed.clone(), source })?;
-    Ok((packed, Box::new(BufReader::new(MultiGzDecoder::new(file)))))
+    let path = if plain.exists() { plain } else { folder.join(format!("{name}.jsonl.gz")) };
+    let lines = lines::open(&path)?;
+    Ok((path, lines))
 }

@@ -149,7 +149,7 @@ async fn data_is_exported_in_every_format_and_never_over_a_file() {
 
 #[test]
 fn help_teaches_every_command() {
-    for command in ["serve", "chat", "mock", "judge", "screen", "config", "data"] {
+    for command in ["serve", "chat", "mock", "judge", "screen", "eval", "config", "data"] {
         let output = Command::new(BINARY).args([command, "--help"]).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success() && text.len() > 200, "{command}: {text}");

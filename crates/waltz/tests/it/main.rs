@@ -15,6 +15,7 @@ mod coaching;
 mod crash;
 #[path = "../../../waltz-store/tests/disk/mod.rs"]
 mod disk;
+mod eval;
 mod fuzz;
 mod h2_faults;
 mod harness;

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use waltz_train::judge::{Half, Measured, Schedule, Settings, Sources, Split, learn_from, split};
+use waltz_train::leak::Guarded;
 
 use super::super::bar::Bar;
 use super::super::{Exit, note, print};
@@ -46,6 +47,9 @@ pub(crate) struct TrainJudge {
     /// Learn from rows that `--rows` wrote, and not from the files of the sources.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["rows", "data", "half", "without"])]
     given: Option<PathBuf>,
+    /// A benchmark that the rows must not hold: a row that is in it, or nearly so, ends the training before it begins.
+    #[arg(long, value_name = "FILE")]
+    benchmark: Option<PathBuf>,
     #[command(flatten)]
     neural: neural::NeuralOptions,
 }
@@ -69,6 +73,14 @@ impl TrainJudge {
             None => split(&settings),
         };
         let parts = parts.map_err(anyhow::Error::from)?;
+        if let Some(file) = &self.benchmark {
+            let guarded = Guarded::read(file).map_err(anyhow::Error::from)?;
+            for (what, rows) in [("the rows to learn from", &parts.taught), ("validation", &parts.validation)]
+            {
+                let rows = rows.iter().enumerate().map(|(index, row)| (index + 1, row.prompt.as_str()));
+                guarded.check(what, rows).map_err(anyhow::Error::from)?;
+            }
+        }
         if let Some(folder) = &self.rows {
             parts.write(folder).map_err(anyhow::Error::from)?;
         }
