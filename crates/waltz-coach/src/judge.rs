@@ -73,8 +73,11 @@ struct Evidence {
     refusal: f32,
     /// Level 1.
     linear: ResponseScores,
-    /// What no reader of the text can lift: what it gives away, and what its tool calls would do.
+    /// What no reader of the text can lift: what it gives away, what its tool calls would do, what the operator's rules
+    /// say.
     firm: Vec<Issue>,
+    /// The text hides behind look-alike or invisible characters, which level 2 reads as they are.
+    disguised: bool,
 }
 
 impl Judge<'_> {
@@ -89,16 +92,27 @@ impl Judge<'_> {
 
     /// Reads a draft as deep as the policy wants.
     pub async fn judge(&self, draft: Draft<'_>, depth: Depth, tally: &mut Tally) -> Verdict {
+        self.judge_text(draft, depth, tally, false).await
+    }
+
+    /// The same for a part of an answer that goes on.
+    pub async fn judge_part(&self, draft: Draft<'_>, depth: Depth, tally: &mut Tally) -> Verdict {
+        self.judge_text(draft, depth, tally, true).await
+    }
+
+    async fn judge_text(&self, draft: Draft<'_>, depth: Depth, tally: &mut Tally, is_part: bool) -> Verdict {
         let began = Instant::now();
         let (mut verdict, evidence) = read(self.screen, draft);
+        // What a rule flagged is asked about even where level 2 lifts it.
+        let flagged = !verdict.is_satisfactory() || draft.reading.rules >= THRESHOLD;
         if depth != Depth::None
             && let Some(neural) = self.neural
         {
-            verdict = neural.read(draft, evidence, verdict).await;
+            verdict = neural.read(draft, evidence, verdict, is_part).await;
         }
         let wanted = match depth {
             Depth::None | Depth::Rules => false,
-            Depth::Flagged => !verdict.is_satisfactory() || draft.reading.harm >= THRESHOLD,
+            Depth::Flagged => flagged || !verdict.is_satisfactory() || draft.reading.harm >= THRESHOLD,
             Depth::Always => true,
         };
         if wanted && let Some(feedback) = self.feedback {
@@ -121,12 +135,14 @@ fn read(screen: &Screen, draft: Draft<'_>) -> (Verdict, Evidence) {
     let scores = screen.linear().read_response(&reading.linear, text);
     let refusal = linear::refusal(scores.refusal, seen.refusal);
     let mut issues = Vec::new();
+    let mut firm = harmful_acts(screen, draft.acts);
     for finding in &seen.findings {
         // Words addressed to a judge are no harm in themselves, and must not sway the verdict.
         if matches!(finding.kind, Kind::Malicious | Kind::Pii | Kind::Secret) {
             continue;
         }
-        issues.push(Issue {
+        let list = if finding.kind == Kind::Rule { &mut firm } else { &mut issues };
+        list.push(Issue {
             category: finding.category.clone(),
             // What the operator wants blocked is not for a model to weigh.
             severity: if finding.blocks { finding.severity.max(HARD) } else { finding.severity },
@@ -135,7 +151,6 @@ fn read(screen: &Screen, draft: Draft<'_>) -> (Verdict, Evidence) {
             mitigation: templates::for_category(&finding.category).mitigation.to_owned(),
         });
     }
-    let mut firm = harmful_acts(screen, draft.acts);
     if seen.findings.iter().any(|finding| matches!(finding.kind, Kind::Pii | Kind::Secret)) {
         firm.extend(disclosures(draft));
     }
@@ -161,7 +176,8 @@ fn read(screen: &Screen, draft: Draft<'_>) -> (Verdict, Evidence) {
         Verdict { prompt_harm: reading.harm, refusal, categories, issues, level, ..Verdict::default() };
     settle(&mut verdict, draft);
     verdict.response_harm = linear::harm(scores.harm, verdict.response_harm);
-    (verdict, Evidence { rules, refusal: seen.refusal, linear: scores, firm })
+    let disguised = seen.disguised;
+    (verdict, Evidence { rules, refusal: seen.refusal, linear: scores, firm, disguised })
 }
 
 /// Fills in everything that follows from scores: labels, scores, reasoning, advice.

@@ -71,6 +71,9 @@ pub async fn route(mut received: Received, live: Arc<Live>) -> Result<Routed, St
     record.scanned.request_fields = reading.fields;
     record.scanned.request_bytes = reading.bytes;
     record.prompt_verdict = Some(prompt_verdict(&reading, began));
+    if reading.state.is_degraded() {
+        record.degraded = Some(reading.state.as_str().to_owned());
+    }
     let may_change = !live.settings.feedback_only;
     if may_change && is_blocked(&received, policy.input, &reading) {
         return Err(Stop::new(received.record, Decision::Blocked, input_blocked()));

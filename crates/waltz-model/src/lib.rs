@@ -45,7 +45,7 @@ pub use kernels::{MatrixKind, Number, Threads};
 pub use llama::Model;
 pub use minilm::{EMBEDDING, MiniLm};
 pub use models::{Models, PinnedFile, Progress, Step, Stored, StoredFile};
-pub use neural::{QUESTIONS, Turns};
+pub use neural::{Excerpt, QUESTIONS, Turns};
 pub use pull::{PullSettings, pull};
 pub use safetensors::{TensorFile, Tensors};
 pub use sample::{Sampling, TokenChance};

@@ -21,6 +21,15 @@ const ANSWERED: usize = 320;
 /// Bytes that are made into tokens for each one that is read: hardly any token has more.
 const BYTES: usize = 16;
 
+/// What is read of an exchange.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excerpt {
+    /// The tokens.
+    pub tokens: Vec<u32>,
+    /// Whether nothing was left out.
+    pub is_whole: bool,
+}
+
 /// The turns of a chat, without their content.
 #[derive(Clone, Debug)]
 pub struct Turns {
@@ -42,29 +51,33 @@ impl Turns {
     }
 
     /// A prompt alone: what it asks for.
-    pub fn prompt(&self, tokenizer: &Tokenizer, prompt: &str) -> Vec<u32> {
+    pub fn prompt(&self, tokenizer: &Tokenizer, prompt: &str) -> Excerpt {
         self.turn(&self.user, ends(tokenizer, prompt, ALONE))
     }
 
     /// A prompt and its answer: what the answer does.
-    pub fn answer(&self, tokenizer: &Tokenizer, prompt: &str, answer: &str) -> Vec<u32> {
-        let mut tokens = self.turn(&self.user, ends(tokenizer, prompt, ASKED));
-        tokens.extend(self.turn(&self.assistant, ends(tokenizer, answer, ANSWERED)));
-        tokens
+    pub fn answer(&self, tokenizer: &Tokenizer, prompt: &str, answer: &str) -> Excerpt {
+        let mut read = self.turn(&self.user, ends(tokenizer, prompt, ASKED));
+        let Excerpt { tokens, is_whole } = self.turn(&self.assistant, ends(tokenizer, answer, ANSWERED));
+        read.tokens.extend(tokens);
+        // What the answer does is asked, so that a prompt that was cut leaves nothing out.
+        read.is_whole = is_whole;
+        read
     }
 
-    fn turn(&self, begin: &[u32], content: Vec<u32>) -> Vec<u32> {
-        let mut turn = begin.to_vec();
-        turn.extend(content);
-        turn.push(self.end);
-        turn
+    fn turn(&self, begin: &[u32], content: Excerpt) -> Excerpt {
+        let mut tokens = begin.to_vec();
+        tokens.extend(content.tokens);
+        tokens.push(self.end);
+        Excerpt { tokens, ..content }
     }
 }
 
 /// The tokens of a text, of a long one those of both ends.
-fn ends(tokenizer: &Tokenizer, text: &str, most: usize) -> Vec<u32> {
+fn ends(tokenizer: &Tokenizer, text: &str, most: usize) -> Excerpt {
     let half = most / 2;
-    let mut tokens = if text.len() <= 2 * half * BYTES {
+    let fits = text.len() <= 2 * half * BYTES;
+    let mut tokens = if fits {
         tokenizer.encode(text)
     } else {
         // A hostile megabyte takes no longer than its ends.
@@ -72,10 +85,11 @@ fn ends(tokenizer: &Tokenizer, text: &str, most: usize) -> Vec<u32> {
         let tail = &text[boundary(text, text.len() - half * BYTES)..];
         [tokenizer.encode(head), tokenizer.encode(tail)].concat()
     };
+    let is_whole = fits && tokens.len() <= most;
     if tokens.len() > most {
         tokens.drain(half..tokens.len() - half);
     }
-    tokens
+    Excerpt { tokens, is_whole }
 }
 
 /// The last boundary between letters up to a place.
@@ -92,10 +106,11 @@ mod tests {
     fn an_exchange_is_read_as_turns_and_content_speaks_in_no_control_tokens() {
         let tokenizer = small();
         let turns = Turns::new(&tokenizer);
-        let prompt = turns.prompt(&tokenizer, "hello<|end|>");
+        let Excerpt { tokens: prompt, is_whole } = turns.prompt(&tokenizer, "hello<|end|>");
+        assert!(is_whole);
         assert_eq!(tokenizer.decode(&prompt), "user\nhello<|end|>");
         assert_eq!(prompt.iter().filter(|token| **token == tokenizer.end()).count(), 2, "{prompt:?}");
-        let both = turns.answer(&tokenizer, "hello", "hell");
+        let both = turns.answer(&tokenizer, "hello", "hell").tokens;
         assert_eq!(tokenizer.decode(&both), "user\nhelloassistant\nhell");
         assert_eq!(both.iter().filter(|token| **token == tokenizer.end()).count(), 4, "{both:?}");
         assert_eq!(both.last(), Some(&tokenizer.end()));
@@ -107,11 +122,12 @@ mod tests {
         let turns = Turns::new(&tokenizer);
         for middle in [100, 2_000, 1 << 20] {
             let text = format!("first{}last", "\u{e9}x".repeat(middle));
-            let prompt = turns.prompt(&tokenizer, &text);
+            let Excerpt { tokens: prompt, is_whole } = turns.prompt(&tokenizer, &text);
+            assert_eq!(is_whole, middle == 100, "{middle}");
             assert!(prompt.len() <= ALONE + turns.user.len() + 1, "{}", prompt.len());
             let read = tokenizer.decode(&prompt);
             assert!(read.starts_with("user\nfirst") && read.ends_with("last"), "{read}");
-            let both = turns.answer(&tokenizer, &text, &text);
+            let both = turns.answer(&tokenizer, &text, &text).tokens;
             let around = turns.user.len() + turns.assistant.len() + 2;
             assert!(both.len() <= ASKED + ANSWERED + around, "{}", both.len());
             assert_eq!(tokenizer.decode(&both).matches("last").count(), 2);

@@ -112,9 +112,9 @@ async fn it_learns_and_serves_what_was_measured() {
         let alone = turns.prompt(&tokenizer, &row.prompt);
         let both = turns.answer(&tokenizer, &row.prompt, row.response.as_deref().unwrap());
         let mut logits = Vec::new();
-        for tokens in [alone, both] {
+        for read in [alone, both] {
             let with = Some(Arc::clone(&adapter));
-            let pooled = room.encode(tokens, Pooling::Last, with, None).await.unwrap();
+            let pooled = room.encode(read.tokens, Pooling::Last, with, None).await.unwrap();
             logits.push(adapter.classify(&pooled).unwrap().unwrap());
         }
         let served = [

@@ -28,8 +28,10 @@ pub struct RequestReading {
     pub disguised: bool,
     /// An operator's rule says that the request must not go on.
     pub blocks: bool,
-    /// The worst that the rules found in the current turn.
+    /// The worst that the rules found in the current turn, but for `firm`.
     pub rules: f32,
+    /// What the operator's rules found in the current turn.
+    pub firm: Vec<Issue>,
     /// What level 1 says about the current turn.
     pub linear: PromptScores,
     /// The level that decided whether the current turn asks for harm.
@@ -108,7 +110,8 @@ fn read_current_turn(screen: &Screen, asked: &str, reading: &mut RequestReading)
             reading.manipulation = reading.manipulation.max(finding.severity);
             continue;
         }
-        reading.issues.push(Issue {
+        let list = if finding.kind == Kind::Rule { &mut reading.firm } else { &mut reading.issues };
+        list.push(Issue {
             category: finding.category.clone(),
             severity: finding.severity,
             description: finding.description.clone(),
@@ -116,10 +119,11 @@ fn read_current_turn(screen: &Screen, asked: &str, reading: &mut RequestReading)
             mitigation: templates::for_category(&finding.category).mitigation.to_owned(),
         });
     }
+    reading.rules = reading.issues.iter().map(|issue| issue.severity).fold(0.0, f32::max);
+    reading.issues.extend(reading.firm.iter().cloned());
     reading.issues.sort_by(|left, right| right.severity.total_cmp(&left.severity));
     reading.categories = highest_per_category(&reading.issues);
     reading.harm = reading.categories.values().copied().fold(0.0, f32::max);
-    reading.rules = reading.harm;
     reading.linear = screen.linear().read_prompt(asked);
     let scores = reading.linear;
     reading.level =

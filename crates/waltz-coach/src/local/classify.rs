@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use waltz_model::{Adapter, Pooling, QUESTIONS, Turns};
+use waltz_model::{Adapter, Excerpt, Gguf, Pooling, QUESTIONS, Shape, Turns};
 
-use super::{Loaded, LocalModel, Trouble, apart};
+use super::{Files, Loaded, LocalModel, Trouble, apart};
 
 /// An adapter with the neural judge's heads, for one model.
 #[derive(Debug)]
@@ -18,6 +18,18 @@ pub(crate) struct Classifier {
 }
 
 impl LocalModel {
+    /// Whether a file holds a neural judge for this model, or why not. The model's file is read as a whole: call it on a
+    /// thread that may wait.
+    pub fn check_judge(&self, weights: &Path) -> Result<(), String> {
+        let Files::Language { gguf, .. } = &self.files else {
+            return Err(format!("`{}` is no language model", self.name));
+        };
+        let told = |error: waltz_model::Error| error.to_string();
+        let gguf = Gguf::open(&gguf.path).map_err(told)?;
+        let shape = Shape::from_gguf(&gguf).map_err(told)?;
+        answers_all(&Adapter::open(weights, &shape, &gguf.sha256()).map_err(told)?).map(|_| ())
+    }
+
     /// Opens the neural judge: a file, or the one that is part of the program. It must have been trained for this
     /// model.
     pub(crate) async fn classifier(&self, weights: Option<&Path>) -> Result<Classifier, String> {
@@ -32,25 +44,21 @@ impl LocalModel {
                 None => Adapter::neural_judge(shape, base),
             };
             let adapter = adapter.map_err(|error| error.to_string())?;
-            match &adapter.note().heads {
-                Some(heads) if heads.names == QUESTIONS => {
-                    let (pooling, turns) = (heads.pooling, Turns::new(&language.tokenizer));
-                    Ok(Classifier { adapter: Arc::new(adapter), pooling, turns })
-                }
-                _ => Err(format!("it does not answer {}", QUESTIONS.join(", "))),
-            }
+            let pooling = answers_all(&adapter)?;
+            let turns = Turns::new(&language.tokenizer);
+            Ok(Classifier { adapter: Arc::new(adapter), pooling, turns })
         };
         tokio::task::spawn_blocking(open).await.unwrap_or_else(|_| Err("opening it failed".to_owned()))
     }
 
-    /// The logits of all questions about a prompt alone, or about a prompt and its answer.
+    /// The logits of all questions about a prompt alone, or about a prompt and its answer, and whether all of it was read.
     pub(crate) async fn classify(
         &self,
         classifier: &Arc<Classifier>,
         prompt: String,
         answer: Option<String>,
         deadline: Instant,
-    ) -> Result<Vec<f32>, Trouble> {
+    ) -> Result<(Vec<f32>, bool), Trouble> {
         let Loaded::Language(language) = self.ready().await.map_err(Trouble::Broken)? else {
             return Err(Trouble::Broken(format!("`{}` is no language model", self.name)));
         };
@@ -61,11 +69,20 @@ impl LocalModel {
                 Some(answer) => judge.turns.answer(&reader.tokenizer, &prompt, &answer),
             })
         });
-        let tokens = tokens.await?;
+        let Excerpt { tokens, is_whole } = tokens.await?;
         let (adapter, deadline) = (Some(Arc::clone(&classifier.adapter)), Some(deadline.into_std()));
         let state = language.room.encode(tokens, classifier.pooling, adapter, deadline).await?;
         let logits =
             classifier.adapter.classify(&state).map_err(|error| Trouble::Broken(error.to_string()))?;
-        logits.ok_or_else(|| Trouble::Broken("it has no heads".to_owned()))
+        let logits = logits.ok_or_else(|| Trouble::Broken("it has no heads".to_owned()))?;
+        Ok((logits, is_whole))
+    }
+}
+
+/// How the heads of an adapter read a text, if they are the neural judge's.
+fn answers_all(adapter: &Adapter) -> Result<Pooling, String> {
+    match &adapter.note().heads {
+        Some(heads) if heads.names == QUESTIONS => Ok(heads.pooling),
+        _ => Err(format!("it does not answer {}", QUESTIONS.join(", "))),
     }
 }

@@ -137,7 +137,11 @@ async fn finish(
     if flow.release() == Release::Unread {
         return Ok(Gathered { answer, raw: Raw::Events(flow.finish(usage)), released: true, stopped: None });
     }
-    let verdict = look_back(routed, &answer, tally).await;
+    let verdict = client.hold(look_back(routed, &answer, tally)).await?;
+    let closed = routed.live.settings.failure.at(routed.reading.risk) == OnFailure::Closed;
+    if verdict.state.is_degraded() && closed {
+        return Ok(stopped(routed, flow, answer, verdict));
+    }
     if flow.is_plain() {
         return match flow.settle(&verdict) {
             Settled::Send(mut events) => {
@@ -184,7 +188,7 @@ async fn judge_window(routed: &mut Routed, flow: &mut Flow, tally: &mut Tally) -
         rejected: &[],
     };
     let ask = flow.is_first_paragraph() && routed.depth > Depth::Rules;
-    let verdict = judge.judge(draft, if ask { Depth::Always } else { Depth::Rules }, tally).await;
+    let verdict = judge.judge_part(draft, if ask { Depth::Always } else { Depth::Rules }, tally).await;
     if verdict.state.is_degraded() {
         if live.settings.failure.at(routed.reading.risk) == OnFailure::Closed {
             flow.hold_all();

@@ -245,6 +245,7 @@ async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Sta
                     note("warning: `server.listen` changed; it takes effect at the next start");
                 }
                 gateway.live.store(Arc::new(built.live));
+                warm(&gateway, load(&sources).raw.judge.neural == raw::Neural::On);
                 gateway.outdated.store(false, Ordering::Relaxed);
                 note("configuration reloaded");
             }
@@ -267,7 +268,8 @@ fn stamps(sources: &Sources) -> Vec<Stamp> {
     let base = base_folder(sources);
     let raw = load(sources).raw;
     let adapters = raw.upstreams.iter().flat_map(|upstream| upstream.adapters.files());
-    let named = raw.policy.rules_file.iter().chain(adapters).map(|file| base.join(file));
+    let named =
+        raw.policy.rules_file.iter().chain(&raw.judge.weights).chain(adapters).map(|file| base.join(file));
     let files: Vec<PathBuf> = sources.file.iter().cloned().chain(named).collect();
     files
         .iter()

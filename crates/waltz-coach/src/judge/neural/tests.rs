@@ -24,7 +24,12 @@ fn reading(rules: f32, linear: f32) -> RequestReading {
 
 fn evidence(rules: f32, linear: f32, refusals: [f32; 2]) -> Evidence {
     let linear = ResponseScores { harm: linear, refusal: refusals[1], ..ResponseScores::default() };
-    Evidence { rules, refusal: refusals[0], linear, firm: Vec::new() }
+    Evidence { rules, refusal: refusals[0], linear, ..Evidence::default() }
+}
+
+/// One score for everything, of a text that was read as a whole.
+fn said(score: f32) -> Said {
+    Said { prompt: score, harm: score, refusal: score, is_whole: true }
 }
 
 #[test]
@@ -55,6 +60,7 @@ fn an_answer_is_asked_about_where_it_or_its_request_is_suspicious() {
         (evidence(0.0, 0.1, [0.0, 0.9]), &calm, true),
         (evidence(0.0, 0.1, [0.9, 0.1]), &calm, true),
         (evidence(0.0, 0.1, [0.0, 0.1]), &risky, true),
+        (evidence(0.0, 0.7, [0.9, 0.9]), &risky, true),
         // A plain refusal of a harmful request is what it looks like.
         (evidence(0.0, 0.1, [0.9, 0.9]), &risky, false),
     ] {
@@ -64,8 +70,10 @@ fn an_answer_is_asked_about_where_it_or_its_request_is_suspicious() {
 
 #[test]
 fn it_outweighs_a_rule_that_is_not_sure_and_is_never_as_sure_as_one() {
-    assert_eq!(harm(0.9, 0.0), HARD - 0.01);
-    assert!(harm(0.1, 0.75) < THRESHOLD && harm(0.6, 0.4) >= THRESHOLD);
+    assert_eq!(harm(0.9, 0.0, true), HARD - 0.01);
+    assert!(harm(0.1, 0.75, true) < THRESHOLD && harm(0.1, 0.75, false) == 0.75);
+    // A weak finding takes nothing from what it says.
+    assert_eq!((harm(0.57, 0.0, true), harm(0.57, 0.3, true)), (0.57, 0.57));
     let mut open = reading(0.6, 0.1);
     open.issues.push(Issue {
         category: Category::HATE_SPEECH,
@@ -75,12 +83,17 @@ fn it_outweighs_a_rule_that_is_not_sure_and_is_never_as_sure_as_one() {
         mitigation: String::new(),
     });
     let mut lifted = open.clone();
-    add_to_request(&mut lifted, 0.1);
+    add_to_request(&mut lifted, said(0.1));
     assert!(
         lifted.harm < THRESHOLD && lifted.issues.is_empty() && lifted.categories.is_empty(),
         "{lifted:?}"
     );
-    add_to_request(&mut open, 0.8);
+    for unread in [(Said { is_whole: false, ..said(0.1) }, false), (said(0.1), true)] {
+        let mut kept = RequestReading { disguised: unread.1, ..open.clone() };
+        add_to_request(&mut kept, unread.0);
+        assert!(kept.harm == 0.6 && kept.issues.len() == 1, "nothing was lifted that was not read: {kept:?}");
+    }
+    add_to_request(&mut open, said(0.8));
     assert_eq!(open.categories.keys().collect::<Vec<_>>(), [&Category::HATE_SPEECH]);
     assert!(open.harm >= THRESHOLD && open.level == Level::Neural && open.risk == waltz_exchange::Risk::High);
 }
@@ -94,15 +107,47 @@ fn what_an_answer_gives_away_stands_whatever_it_says() {
     let draft = Draft { request: &request, reading: &reading, text, acts: "", rejected: &[] };
     let (verdict, evidence) = read(&screen, draft);
     assert!(verdict.is_unsafe && evidence.firm.len() == 1, "{verdict:?}");
-    let after = added(verdict.clone(), draft, evidence, Said { prompt: 0.0, harm: 0.0, refusal: 0.0 });
+    let after = added(verdict.clone(), draft, evidence, said(0.0));
     assert!(after.is_unsafe, "{after:?}");
     assert_eq!((after.issues, after.categories), (verdict.issues, verdict.categories));
+}
+
+/// The heads know nothing of what an operator forbids.
+#[test]
+fn a_rule_of_the_operator_stands_whatever_it_says() {
+    let rules = r#"
+        [[rule]]
+        id = "own.asked"
+        category = "trade_secrets"
+        severity = 0.6
+        side = "prompt"
+        means = "asks about the project"
+        all = [["nightjar"]]
+
+        [[rule]]
+        id = "own.told"
+        category = "trade_secrets"
+        severity = 0.6
+        side = "response"
+        means = "tells about the project"
+        all = [["nightjar"]]
+    "#;
+    let screen = Screen::with_rules(&waltz_screen::Rules::parse(rules).unwrap()).unwrap();
+    let request = request("What is Project Nightjar?");
+    let mut reading = read_request(&screen, &request);
+    assert!(reading.harm >= THRESHOLD && reading.firm.len() == 1 && reading.rules < THRESHOLD, "{reading:?}");
+    add_to_request(&mut reading, said(0.0));
+    assert!(reading.harm >= THRESHOLD && reading.issues == reading.firm, "{reading:?}");
+    let text = "Project Nightjar begins in May.";
+    let draft = Draft { request: &request, reading: &reading, text, acts: "", rejected: &[] };
+    let (verdict, evidence) = read(&screen, draft);
+    assert!(added(verdict, draft, evidence, said(0.0)).is_unsafe);
 }
 
 #[test]
 fn what_is_known_stays_bounded() {
     let mut known = Known::default();
-    let said = Said { prompt: 0.0, harm: 0.0, refusal: 0.0 };
+    let said = said(0.0);
     for number in 0..2 * MOST_KNOWN {
         known.insert(fingerprint(&number.to_string(), None), said);
     }

@@ -36,13 +36,13 @@ pub(super) fn questions(turns: &Turns, tokenizer: &Tokenizer, rows: &[Row]) -> V
             all.push(Question { row: index, tokens, labels, weight });
         };
         if row.harmful.is_some() {
-            ask(turns.prompt(tokenizer, &row.prompt), [number(row.harmful), f32::NAN, f32::NAN]);
+            ask(turns.prompt(tokenizer, &row.prompt).tokens, [number(row.harmful), f32::NAN, f32::NAN]);
         }
         if let Some(response) = &row.response
             && (row.is_unsafe.is_some() || row.refusal.is_some())
         {
             let labels = [f32::NAN, number(row.is_unsafe), number(row.refusal)];
-            ask(turns.answer(tokenizer, &row.prompt, response), labels);
+            ask(turns.answer(tokenizer, &row.prompt, response).tokens, labels);
         }
     }
     all

@@ -28,6 +28,11 @@ impl Check<'_> {
             Ok(model) => {
                 let loaded = running.iter().find(|loaded| loaded.stands_for(&model)).cloned();
                 let weights = raw.weights.as_ref().map(|file| self.base.join(file));
+                if let Some(path) = &weights
+                    && let Err(reason) = model.check_judge(path)
+                {
+                    self.mistake("judge.weights", format!("`{}`: {reason}", path.display()));
+                }
                 Some(NeuralJudge::new(loaded.unwrap_or_else(|| Arc::new(model)), weights, limit))
             }
             Err(error) => {

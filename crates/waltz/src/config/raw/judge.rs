@@ -11,7 +11,7 @@ pub(crate) struct Judge {
     pub(crate) neural: Neural,
     /// Weights that `waltz train judge --level 2` wrote; without it, those in the program.
     pub(crate) weights: Option<String>,
-    /// How long one question may take; afterwards levels 0 and 1 decide, and the answer says so.
+    /// How long one question may take; afterwards the failure policy decides, and the answer says so.
     pub(crate) timeout_ms: u64,
 }
 
