@@ -51,6 +51,8 @@ ALLOWED = {
     "routing.security_task_types": "names",
     "routing.security_skill": "a name",
     "feedback.targets": "any number of `{ upstream, model }`",
+    "judge.weights": "a file, relative to the file; trained for the model `smollm2`",
+    "judge.timeout_ms": "1 to 3600000",
     "feedback.timeout_ms": "1 to 3600000",
     "coach.max_rounds": "0 to 10",
     "coach.max_added_tokens": "0 or more",

@@ -125,6 +125,11 @@ impl LocalModel {
         Ok(Self { name: stored.name, identity, files, last: Arc::default(), pause: PAUSE })
     }
 
+    /// Name and beginning of the hash of the weights.
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+
     /// Loads the model if it is not there.
     pub async fn warm(&self) -> Result<(), String> {
         self.ready().await.map(|_| ())

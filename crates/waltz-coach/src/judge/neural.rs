@@ -74,6 +74,12 @@ impl NeuralJudge {
         &self.model
     }
 
+    /// What its answers hang on: the model, and whose weights.
+    pub fn identity(&self) -> String {
+        let weights = self.weights.as_ref().map_or("embedded".into(), |path| path.display().to_string());
+        format!("{} {weights}", self.model.identity())
+    }
+
     /// Loads the model and the weights if they are not there.
     pub async fn warm(&self) -> Result<(), String> {
         self.classifier().await.map(|_| ())

@@ -108,14 +108,18 @@ async fn answers(setup: &Setup<'_>, item: &Item, systems: &[System]) -> Result<A
     {
         choice.replace_text(&text, false);
     }
+    let ms = milliseconds(began);
+    let reading = setup.judge.read_request(&request).await;
+    reached(reading.state)?;
     let started = Started {
         setup,
-        reading: setup.judge.read_request(&request).await,
+        reading_ms: milliseconds(began) - ms,
+        reading,
         text: choice.text(),
         acts: choice.acts(),
         choice,
         request,
-        ms: milliseconds(began),
+        ms,
     };
     let mut answers = BTreeMap::new();
     let mut deep: Option<Read> = None;
@@ -154,7 +158,10 @@ struct Started<'a> {
     choice: Choice,
     text: String,
     acts: String,
+    /// What the draft took.
     ms: f64,
+    /// What reading the request took.
+    reading_ms: f64,
 }
 
 /// What the judge said of the draft, and what that took.
@@ -203,8 +210,8 @@ impl Started<'_> {
         let began = Instant::now();
         let mut tally = Tally::default();
         let verdict = self.setup.judge.judge(self.draft(), self.setup.depth, &mut tally).await;
-        reached(&verdict)?;
-        Ok(Read { verdict, tally, ms: milliseconds(began) })
+        reached(verdict.state)?;
+        Ok(Read { verdict, tally, ms: self.reading_ms + milliseconds(began) })
     }
 
     /// What is flagged as harmful gets a refusal.
@@ -235,7 +242,7 @@ impl Started<'_> {
         let coach = Coach { judge, agent: Some(agent), settings, depth, similar: &[] };
         let pupil = Pupil { choice: self.choice.clone(), verdict };
         let lesson = coach.coach(&self.request, &self.reading, pupil, &mut tally).await;
-        reached(&lesson.verdict)?;
+        reached(lesson.verdict.state)?;
         // Where the writer could not be reached, rules stood in for it or nothing did.
         let last = tally.attempts.iter().rev().find(|attempt| attempt.purpose == "revision");
         let error = last.and_then(|attempt| attempt.error.as_deref());
@@ -269,10 +276,10 @@ impl Started<'_> {
 
 /// An opinion that did not come is a failure of the upstream, not of the system. One that cannot be read is the
 /// system's own.
-fn reached(verdict: &Verdict) -> Result<(), String> {
-    match verdict.state {
+fn reached(state: VerdictState) -> Result<(), String> {
+    match state {
         VerdictState::Unavailable | VerdictState::Timeout => {
-            Err(format!("the feedback model could not be asked: {}", verdict.state.as_str()))
+            Err(format!("a model of the judge could not be asked: {}", state.as_str()))
         }
         VerdictState::Decided | VerdictState::Disagreement | VerdictState::Unparsable => Ok(()),
     }

@@ -74,19 +74,26 @@ impl Prompts {
     ) -> Result<(), Error> {
         let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let stem = file.split('.').next().unwrap_or_default().to_owned();
-        let mut ids: HashSet<String> = self.items.iter().map(|item| item.id.clone()).collect();
+        let earlier: HashSet<String> = self.items.iter().map(|item| item.id.clone()).collect();
+        let mut ids: HashSet<String> = HashSet::new();
         let mut asked: HashSet<String> = self.items.iter().map(|item| item.prompt.clone()).collect();
         let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
         let mut found = Vec::new();
         lines::for_each(path, |line, bytes| match item(bytes, || format!("{stem}-{line}")) {
             Err(reason) => *reasons.entry(reason).or_default() += 1,
-            Ok(item) if !asked.insert(item.prompt.clone()) => {
+            Ok(item) if asked.contains(&item.prompt) => {
                 *reasons.entry("its prompt was there before").or_default() += 1;
             }
-            Ok(item) if !ids.insert(item.id.clone()) => {
+            Ok(item) if ids.contains(&item.id) => {
                 *reasons.entry("its id was there before").or_default() += 1;
             }
             Ok(mut item) => {
+                ids.insert(item.id.clone());
+                asked.insert(item.prompt.clone());
+                // Many files number their rows from the same number on.
+                while earlier.contains(&item.id) {
+                    item.id = format!("{file}:{}", item.id);
+                }
                 item.category = item.category.or_else(|| category.map(str::to_owned));
                 found.push(item);
             }
@@ -181,6 +188,20 @@ not json
 
     fn reasons(prompts: &Prompts) -> Vec<(&str, usize)> {
         prompts.skipped.iter().map(|skipped| (skipped.reason.as_str(), skipped.rows)).collect()
+    }
+
+    #[test]
+    fn files_that_number_alike_lose_no_rows() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut prompts = Prompts::default();
+        for name in ["a.jsonl", "b.jsonl"] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, format!("{{\"id\": 1, \"prompt\": \"One of {name}?\"}}\n")).unwrap();
+            prompts.add(&path, None, 0, None).unwrap();
+        }
+        let ids: Vec<&str> = prompts.items.iter().map(|item| item.id.as_str()).collect();
+        assert_eq!(ids, ["1", "b.jsonl:1"]);
+        assert!(prompts.skipped.is_empty(), "{:?}", reasons(&prompts));
     }
 
     #[test]

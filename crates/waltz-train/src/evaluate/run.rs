@@ -108,7 +108,9 @@ pub async fn run(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<End, Error> {
     let is_answered = |item: &&Item| folder.last.get(&item.id).is_some_and(|row| row.error.is_none());
-    let (done, left): (Vec<&Item>, Vec<&Item>) = items.iter().partition(is_answered);
+    let (done, mut left): (Vec<&Item>, Vec<&Item>) = items.iter().partition(is_answered);
+    // What failed before may fail for ever, such as prompts that an upstream refuses, and comes last.
+    left.sort_by_key(|item| folder.last.contains_key(&item.id));
     let mut told = Progress { answered: done.len(), failed: 0, all: items.len() };
     progress(told);
     let mut in_a_row = 0;

@@ -284,6 +284,10 @@ impl Eval {
             max_tokens: self.max_tokens,
             temperature: self.temperature,
         };
+        if let Some(neural) = &live.neural {
+            // The first questions are not to wait for the model, at their own limit.
+            neural.warm().await.map_err(anyhow::Error::msg)?;
+        }
         let mut bar = Bar::new();
         let mut signals = Stop::new()?;
         let mut show = |told: waltz_train::evaluate::Progress| {

@@ -272,7 +272,7 @@ fn a_feedback_model_that_talks_nonsense_is_the_systems_fault_and_one_that_is_gon
     assert!(code == 1 && told.contains("9 prompts have no answer"), "{told}");
     assert_eq!(
         report(here)["failures"],
-        json!({"the feedback model could not be asked: judge_unavailable": 9})
+        json!({"a model of the judge could not be asked: judge_unavailable": 9})
     );
     // At high risk the policy is to hold back what could not be checked; elsewhere rules decide.
     let nonsense = Mock::start(&format!("[[reply]]\nwhen = {{ judging = true }}\ntext = \"well\"\n{SCRIPT}"));

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use waltz_coach::conversation::ConversationAgent;
+use waltz_coach::judge::NeuralJudge;
 use waltz_exchange::id::sha256_hex;
 use waltz_gateway::Live;
 use waltz_train::evaluate::{Plan, System, case_files, sha256_of};
@@ -28,7 +29,7 @@ impl Eval {
         let rules = loaded.raw.policy.rules_file.as_ref().map(|file| base_folder(sources).join(file));
         let policy = &live.settings.policy;
         let coach = live.settings.coach;
-        let entries: [(&str, Value); 17] = [
+        let entries: [(&str, Value); 19] = [
             ("suite", json!(self.suite.as_str())),
             ("files", marks(&self.files)?),
             ("cases", marks(&cases.unwrap_or_default())?),
@@ -50,6 +51,8 @@ impl Eval {
                 "coach",
                 json!({"max_rounds": coach.max_rounds, "rules_only": coach.rules_only, "max_added_tokens": coach.max_added_tokens}),
             ),
+            ("neural", json!(live.neural.as_ref().map(NeuralJudge::identity))),
+            ("failure", json!(format!("{:?}", live.settings.failure))),
             ("judge_sha256", json!(sha256_hex(&live.screen.linear().weights().to_bytes()))),
             ("rules_sha256", json!(rules.map(|file| sha256_of(&file)).transpose().map_err(failed)?)),
         ];
