@@ -192,13 +192,18 @@ async fn a_run_ends_when_its_time_is_over() {
     let mock = Mock::start("[[reply]]\ndelay_ms = 600000\ntext = \"Too late.\"\n");
     let gateway = Gateway::over(&mock, &format!("{WORKER}[routing]\nrun_timeout_ms = 1000\n"));
     let tasks = graph([task("first", &[]), task("second", &["first"])]);
-    let body = gateway.post(RUN, tasks, &[("idempotency-key", "late")]).await.json();
+    let key = [("idempotency-key", "late")];
+    let reply = gateway.post(RUN, tasks.clone(), &key).await;
+    let body = reply.json();
     for result in body["results"].as_array().unwrap() {
         // A slow machine may not even begin the first.
         let told = format!("{}{}", result["reason"], result["error"]["message"]);
         assert!(told.contains("the time of the run is over"), "{result}");
     }
     assert_eq!(body["results"][1]["status"], "skipped");
+    // It came to its end, whatever became of its tasks.
+    let again = gateway.post(RUN, tasks, &key).await;
+    assert_eq!((again.text.as_str(), again.header("idempotent-replayed")), (reply.text.as_str(), "true"));
 }
 
 /// An upstream that says when it is asked, and answers when it is told to.
