@@ -21,7 +21,7 @@ use bytes::Bytes;
 pub use fallback::{Course, post_with_fallback};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use secrecy::{ExposeSecret, SecretString};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use waltz_model::AgentAdapters;
 
 /// The form that an upstream speaks.
@@ -68,7 +68,7 @@ pub struct UpstreamSettings {
     pub chunk_timeout: Duration,
     /// Limit for the whole call, retries included.
     pub total_timeout: Duration,
-    /// Calls at the same time; one more is shed at once.
+    /// Calls at the same time; one more is shed at once, or waits if it is one of a run.
     pub max_concurrent: usize,
     /// Longest body that is accepted.
     pub max_answer_bytes: usize,
@@ -272,17 +272,23 @@ impl Upstream {
         tokio::time::Instant::now() + self.settings.total_timeout
     }
 
+    /// A slot for one call. Where all are taken, the call is shed at once, unless it is one that `waits`: then it gets
+    /// its turn as it came.
+    pub async fn slot(&self, waits: bool) -> Result<OwnedSemaphorePermit, CallError> {
+        let slots = Arc::clone(&self.slots);
+        let slot = if waits { slots.acquire_owned().await.ok() } else { slots.try_acquire_owned().ok() };
+        slot.ok_or_else(|| CallError::Shed(self.settings.name.clone()))
+    }
+
     /// Posts a JSON body and returns once the status and headers of a 2xx answer are here.
     pub async fn post(
         &self,
+        slot: OwnedSemaphorePermit,
         call: Call,
         body: Bytes,
         deadline: tokio::time::Instant,
     ) -> Result<Body, CallError> {
         let name = &self.settings.name;
-        let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
-            return Err(CallError::Shed(name.clone()));
-        };
         let first_byte = deadline.min(tokio::time::Instant::now() + self.settings.first_byte_timeout);
         let answer = async {
             match &self.speaker {

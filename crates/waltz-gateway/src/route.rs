@@ -47,17 +47,20 @@ pub async fn route(mut received: Received, live: Arc<Live>) -> Result<Routed, St
     record.stage = live.settings.stage;
     let policy = &live.settings.policy;
     let asked_type = received.wishes.task_type.as_deref().or_else(|| received.request.metadata("task_type"));
-    let (agent, reason) = match who_answers(&received.request, &received.wishes, asked_type, &live) {
+    let found = match who_answers(&received.request, &received.wishes, asked_type, &live) {
         Ok(found) => found,
         Err(error) => return Err(Stop::new(received.record, Decision::Invalid, error)),
     };
+    let Found { agent, reason, named } = found;
     record.agent.clone_from(&agent.name);
     record.variant.clone_from(&agent.variant);
     // A task of a run brings its plan's reason.
     record.route_reason = record.route_reason.take().or(reason);
-    let task_type = asked_type.or(agent.task_type.as_deref()).unwrap_or(&policy.default_task_type);
+    // Whoever names an agent means its kind of task. A rule does not: it must not make a request less than it was.
+    let own_type = agent.task_type.as_deref().filter(|_| named);
+    let task_type = asked_type.or(own_type).unwrap_or(&policy.default_task_type);
     task_type.clone_into(&mut record.task_type);
-    let depth = if live.settings.enabled { policy.depth(&record.endpoint, task_type) } else { Depth::None };
+    let depth = live.settings.depth(&record.endpoint, task_type);
     record.depth = depth;
     if depth == Depth::None {
         let reading = RequestReading::default();
@@ -84,6 +87,15 @@ pub async fn route(mut received: Received, live: Arc<Live>) -> Result<Routed, St
     Ok(Routed { received, live, agent, reading, depth, may_change, release, vault })
 }
 
+/// The agent of a request.
+struct Found {
+    agent: SharedAgent,
+    /// Why it is one of the named ones.
+    reason: Option<String>,
+    /// The client named it.
+    named: bool,
+}
+
 /// The agent of a request, and why it is one of the named ones: the client names it, a rule wants it, or it does best
 /// what the client says the task is. Otherwise the model answers that was asked for.
 fn who_answers(
@@ -91,10 +103,11 @@ fn who_answers(
     wishes: &Wishes,
     asked_type: Option<&str>,
     live: &Live,
-) -> Result<(SharedAgent, Option<String>), ApiError> {
+) -> Result<Found, ApiError> {
     if let Some(name) = &wishes.agent {
         let agent = live.agent(name).ok_or_else(|| agent_not_found(name))?;
-        return Ok((agent, Some("the header `x-waltz-agent` names it".to_owned())));
+        let reason = Some("the header `x-waltz-agent` names it".to_owned());
+        return Ok(Found { agent, reason, named: true });
     }
     let model = request.model();
     let chosen = if model.starts_with(AGENT_PREFIX) {
@@ -106,7 +119,7 @@ fn who_answers(
         };
         let facts: BTreeMap<String, Scalar> = metadata.into_iter().flatten().filter_map(fact).collect();
         let task_type = asked_type.unwrap_or(&live.settings.policy.default_task_type);
-        let ask = Ask { agent: None, task_type, metadata: &facts, skills: &[] };
+        let ask = Ask { agent: None, task_type, metadata: &facts, written: true, skills: &[] };
         // What the client did not say is no reason to pass over the model that it did name.
         match asked_type {
             Some(_) => live.router.choose(ask, &mut Load::default()).ok(),
@@ -116,11 +129,12 @@ fn who_answers(
     if let Some(chosen) = chosen
         && let Some(agent) = live.agent(chosen.agent)
     {
-        return Ok((agent, Some(chosen.reason)));
+        return Ok(Found { agent, reason: Some(chosen.reason), named: false });
     }
     let agent = live.agent_for(model).ok_or_else(|| model_not_found(model))?;
-    let reason = model.starts_with(AGENT_PREFIX).then(|| "the model names it".to_owned());
-    Ok((agent, reason))
+    let named = model.starts_with(AGENT_PREFIX);
+    let reason = named.then(|| "the model names it".to_owned());
+    Ok(Found { agent, reason, named })
 }
 
 /// Applies the policy for personal data, so that nothing behind this step sees what may not leave the house.

@@ -40,7 +40,7 @@ pub const OPENAPI: &str = include_str!("../openapi.json");
 const MAX_HEADER_BYTES: usize = 64 * 1024;
 
 /// The path of OpenAI's interface.
-const CHAT: &str = "/v1/chat/completions";
+pub(crate) const CHAT: &str = "/v1/chat/completions";
 
 type Shared = State<Arc<Gateway>>;
 

@@ -31,6 +31,7 @@ mod personal;
 mod postgres;
 mod reload;
 mod route;
+mod run_faults;
 mod storage_faults;
 mod stream_faults;
 mod streams;
