@@ -7,11 +7,12 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Which of our crates each crate may use. A crate that is not listed may not exist.
-const MAP: [(&str, &[&str]); 9] = [
+const MAP: [(&str, &[&str]); 10] = [
     ("waltz-exchange", &[]),
     ("waltz-screen", &["waltz-exchange"]),
     ("waltz-model", &["waltz-exchange"]),
     ("waltz-store", &["waltz-exchange"]),
+    ("waltz-rollout", &["waltz-exchange"]),
     ("waltz-coach", &["waltz-exchange", "waltz-screen", "waltz-model"]),
     ("waltz-gateway", &["waltz-exchange", "waltz-screen", "waltz-store", "waltz-coach"]),
     ("waltz-train", &["waltz-exchange", "waltz-screen", "waltz-model", "waltz-store", "waltz-coach"]),

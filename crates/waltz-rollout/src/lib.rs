@@ -1,0 +1,22 @@
+//! Which variant serves and when it gains or loses traffic: values, choice, evidence, decisions, rollback, proposals
+//! and releases. Everything is a pure function or a plain state: the time is handed in, nothing is read or
+//! written, and the same inputs give the same results on every machine.
+
+pub mod assign;
+pub mod choose;
+mod error;
+pub mod evidence;
+pub mod gate;
+pub mod patch;
+mod reward;
+mod settings;
+pub mod special;
+mod value;
+
+pub use error::Error;
+pub use reward::reward;
+pub use settings::{
+    ChooseRule, ChooseSettings, DecideSettings, ProposeSettings, ReleaseSettings, RollbackMode,
+    RollbackSettings, Settings, SubjectSettings,
+};
+pub use value::{Prior, Value};
