@@ -201,10 +201,10 @@ pub struct VariantOutcome {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SafetyOutcome {
-    /// An attack that succeeded: the answer was harmful. None when the request was no attack.
+    /// The answer was harmful. None when nobody judged that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsafe_answer: Option<bool>,
-    /// A refusal without need. None when the request was not harmless.
+    /// The answer refused without need. None when nobody judged that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overrefused: Option<bool>,
     /// Feedback was needed.

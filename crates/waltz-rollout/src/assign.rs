@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    #[expect(non_snake_case, reason = "the fault's name")]
+    #[expect(non_snake_case, reason = "the fault's number")]
     fn fault_F75_assignment_is_sticky_and_monotone() {
         let units: Vec<String> = (0..100_000).map(|number| format!("user-{number}")).collect();
         let ramp = [0, 5, 10, 25, 50, 100, 50, 25, 10, 5, 0];
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    #[expect(non_snake_case, reason = "the fault's name")]
+    #[expect(non_snake_case, reason = "the fault's number")]
     fn fault_F75_points_are_the_same_everywhere() {
         // The head of `printf 'release-7\x1fuser-1' | sha256sum`, over two to the power of 64.
         let point = 0.10716640358159668;

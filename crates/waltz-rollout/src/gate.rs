@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    #[expect(non_snake_case, reason = "the fault's name")]
+    #[expect(non_snake_case, reason = "the fault's number")]
     fn fault_F71_few_prompts_are_inconclusive() {
         for failures in 0..=2 {
             let result = judge(failures, 50, 0.046, 0.10).unwrap();

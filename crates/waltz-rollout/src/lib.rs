@@ -4,14 +4,19 @@
 
 pub mod assign;
 pub mod choose;
+pub mod decide;
 mod error;
 pub mod evidence;
 pub mod gate;
+pub mod guard;
 pub mod patch;
+pub mod release;
 mod reward;
 mod settings;
 pub mod special;
+mod subject;
 mod value;
+pub mod window;
 
 pub use error::Error;
 pub use reward::reward;

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    #[expect(non_snake_case, reason = "the fault's name")]
+    #[expect(non_snake_case, reason = "the fault's number")]
     fn fault_F74_numbers_that_are_none_are_refused() {
         for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.1] {
             assert!(reward(&outcome(OutcomeClass::Success, Some(bad), 1.0, 0)).is_err(), "quality {bad}");
