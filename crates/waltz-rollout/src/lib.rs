@@ -3,6 +3,7 @@
 //! written, and the same inputs give the same results on every machine.
 
 pub mod assign;
+mod board;
 pub mod choose;
 pub mod decide;
 mod error;
@@ -10,7 +11,9 @@ pub mod evidence;
 pub mod gate;
 pub mod guard;
 pub mod patch;
+pub mod propose;
 pub mod release;
+pub mod review;
 mod reward;
 mod settings;
 pub mod special;
@@ -18,6 +21,7 @@ mod subject;
 mod value;
 pub mod window;
 
+pub use board::{Board, BoardEvent, Change, Entry};
 pub use error::Error;
 pub use reward::reward;
 pub use settings::{
