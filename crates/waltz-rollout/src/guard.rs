@@ -15,8 +15,10 @@ use crate::window::{self, Recent};
 /// Success and reward are watched apart and share the chance of a false alarm.
 const METRICS: f64 = 2.0;
 /// A baseline is estimated again when so many outcomes are there; the first makes one for a variant that was never
-/// promoted, and from the last on the estimate is taken as it is.
-const MILESTONES: [u64; 2] = [100, 1000];
+/// promoted.
+const MILESTONES: [u64; 4] = [100, 200, 500, WELL_KNOWN];
+/// From so many outcomes on a mean is defended as it is.
+const WELL_KNOWN: u64 = 1000;
 /// The chance that a bound below an estimated baseline lies too high, on each side of the usual 95 %.
 const BASELINE_ALPHA: f64 = 0.025;
 
@@ -71,13 +73,9 @@ impl Guard {
 
     /// Begins to defend what the variant has shown so far: a bound below it, or from 1,000 outcomes on its mean.
     pub fn freeze(&mut self, value: &Value) {
-        let n = value.visits as f64;
-        let baseline = |sum: f64| {
-            if value.visits >= MILESTONES[1] { sum / n } else { lower_bound(sum, n, BASELINE_ALPHA) }
-        };
         self.detector = Some(Detector {
-            success: Shiryaev::new(baseline(value.successes as f64)),
-            reward: Shiryaev::new(baseline(value.sum)),
+            success: Shiryaev::new(baseline(value.successes as f64, value)),
+            reward: Shiryaev::new(baseline(value.sum, value)),
             visits: Some(value.visits),
         });
     }
@@ -155,25 +153,31 @@ impl Guard {
         Some(if success >= reward { ("success rate", success) } else { ("reward", reward) })
     }
 
-    /// At a milestone a better estimate may take the baseline's place, but never lower it: what fell slowly would
-    /// otherwise be defended in its fallen state.
+    /// At a milestone a higher estimate takes the baseline's place, never a lower one: what fell slowly would
+    /// otherwise be defended in its fallen state. A suspect gets its baseline too: most suspects are healthy.
     fn renew(&mut self, value: &Value) {
-        if self.standing != Standing::Ok || !MILESTONES.contains(&value.visits) {
+        let reached = MILESTONES.into_iter().rfind(|milestone| value.visits >= *milestone);
+        let Some(reached) = reached else { return };
+        let Some(Detector { success, reward, visits }) = &mut self.detector else {
+            self.freeze(value);
             return;
-        }
-        let before = self.detector.clone();
-        if before.as_ref().is_some_and(|detector| detector.visits.is_none_or(|visits| visits >= value.visits))
-        {
-            return;
-        }
-        self.freeze(value);
-        if let (Some(old), Some(new)) = (before, &self.detector)
-            && (new.success.baseline() < old.success.baseline()
-                || new.reward.baseline() < old.reward.baseline())
-        {
-            self.detector = Some(old);
+        };
+        if visits.is_some_and(|visits| visits < reached) {
+            *visits = Some(value.visits);
+            for (detector, sum) in [(success, value.successes as f64), (reward, value.sum)] {
+                let estimate = baseline(sum, value);
+                if estimate > detector.baseline() {
+                    *detector = Shiryaev::new(estimate);
+                }
+            }
         }
     }
+}
+
+/// What is defended of a mean: a bound below it, or the mean itself where it is known well.
+fn baseline(sum: f64, value: &Value) -> f64 {
+    let n = value.visits as f64;
+    if value.visits >= WELL_KNOWN { sum / n } else { lower_bound(sum, n, BASELINE_ALPHA) }
 }
 
 #[cfg(test)]

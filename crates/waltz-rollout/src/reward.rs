@@ -1,13 +1,41 @@
 //! The reward of an outcome, from 0 to 1.
 
+use serde::{Deserialize, Serialize};
 use waltz_exchange::variant::{Complexity, OutcomeClass, VariantOutcome};
 
 use crate::Error;
+
+/// What the reward of an outcome is made of; the parts sum to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RewardParts {
+    /// 0.5 for a task that was done.
+    pub success: f64,
+    /// Up to 0.1875 for quality; half of it when nobody said.
+    pub quality: f64,
+    /// Up to 0.25 for speed.
+    pub speed: f64,
+    /// 0.0625 without errors.
+    pub correctness: f64,
+}
+
+impl RewardParts {
+    /// The reward, from 0 to 1.
+    pub fn total(&self) -> f64 {
+        (self.success + self.quality + self.speed + self.correctness).clamp(0.0, 1.0)
+    }
+}
 
 /// The reward of an outcome: `(R + 0.7) / 1.6` with `R = 0.4 (+1 success, -1 failure) + 0.3 quality (0.5 when nobody
 /// said) + 0.2 speed - 0.1 errors`, where speed is `1 - duration / usual duration` within -1 and 1, and any number of
 /// errors counts as one. None for a failure of the infrastructure, which is nobody's merit or fault.
 pub fn reward(outcome: &VariantOutcome) -> Result<Option<f64>, Error> {
+    Ok(reward_parts(outcome)?.map(|parts| parts.total()))
+}
+
+/// The reward with its parts, each lifted so that its least is 0.
+pub fn reward_parts(outcome: &VariantOutcome) -> Result<Option<RewardParts>, Error> {
+    const SCALE: f64 = 1.6;
     let VariantOutcome { class, quality, duration_ms, errors, context, .. } = outcome;
     let quality = match *quality {
         Some(value) if !(0.0..=1.0).contains(&value) => {
@@ -28,9 +56,12 @@ pub fn reward(outcome: &VariantOutcome) -> Result<Option<f64>, Error> {
         OutcomeClass::Infrastructure => return Ok(None),
     };
     let speed = (1.0 - duration_ms / usual_ms(context.complexity)).clamp(-1.0, 1.0);
-    let errors = f64::from((*errors).min(1));
-    let raw = 0.4 * success + 0.3 * quality + 0.2 * speed - 0.1 * errors;
-    Ok(Some(((raw + 0.7) / 1.6).clamp(0.0, 1.0)))
+    Ok(Some(RewardParts {
+        success: 0.4 * (success + 1.0) / SCALE,
+        quality: 0.3 * quality / SCALE,
+        speed: 0.2 * (speed + 1.0) / SCALE,
+        correctness: 0.1 * f64::from(u8::from(*errors == 0)) / SCALE,
+    }))
 }
 
 /// How long a task usually takes.

@@ -2,7 +2,7 @@
 //! distributions made of them. Every other file that computes chances calls these.
 
 /// The logarithm of the gamma function for positive numbers, by Lanczos' approximation (g = 7, nine terms).
-pub fn ln_gamma(x: f64) -> f64 {
+pub(crate) fn ln_gamma(x: f64) -> f64 {
     const TERMS: [f64; 9] = [
         0.999_999_999_999_809_9,
         676.520_368_121_885_1,
@@ -24,12 +24,12 @@ pub fn ln_gamma(x: f64) -> f64 {
 }
 
 /// The logarithm of the beta function.
-pub fn ln_beta(a: f64, b: f64) -> f64 {
+pub(crate) fn ln_beta(a: f64, b: f64) -> f64 {
     ln_gamma(a) + ln_gamma(b) - ln_gamma(a + b)
 }
 
 /// The regularised incomplete beta function I_x(a, b): the chance that a Beta(a, b) variable is at most x.
-pub fn beta_cdf(x: f64, a: f64, b: f64) -> f64 {
+pub(crate) fn beta_cdf(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
     }
@@ -44,7 +44,7 @@ pub fn beta_cdf(x: f64, a: f64, b: f64) -> f64 {
 }
 
 /// The point at which [`beta_cdf`] reaches `chance`, by halving an interval.
-pub fn beta_quantile(chance: f64, a: f64, b: f64) -> f64 {
+pub(crate) fn beta_quantile(chance: f64, a: f64, b: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..60 {
         let middle = 0.5 * (low + high);
@@ -58,7 +58,7 @@ pub fn beta_quantile(chance: f64, a: f64, b: f64) -> f64 {
 }
 
 /// The chance of at most `k` successes in `n` trials with success rate `p`.
-pub fn binomial_cdf(k: u64, n: u64, p: f64) -> f64 {
+pub(crate) fn binomial_cdf(k: u64, n: u64, p: f64) -> f64 {
     if k >= n {
         return 1.0;
     }
