@@ -62,8 +62,8 @@ fn replay(boards: &mut [Board], settings: &Settings) -> Result<f64, Box<dyn Erro
     for number in 0..OUTCOMES {
         let round = number / boards.len();
         let board = number % boards.len();
-        outcome.variant = if round % 2 == 0 { "default" } else { "other" }.to_owned();
-        let good = (number * 7919 + round * 104_729) % 10 != 0;
+        outcome.variant = if round.is_multiple_of(2) { "default" } else { "other" }.to_owned();
+        let good = !(number * 7919 + round * 104_729).is_multiple_of(10);
         outcome.class = if good { OutcomeClass::Success } else { OutcomeClass::Failure };
         outcome.subject = Some(format!("subject-{}", number % 1000));
         black_box(boards[board].observe(&outcome, Timestamp::UNIX_EPOCH, settings)?);

@@ -1,12 +1,21 @@
 //! Thompson sampling without sampling: each arm gets its chance of being the best under Beta(1 + sum, 1 + n - sum)
 //! posteriors. The chance is the integral of its density times the other arms' distributions, by the midpoint rule
-//! on a grid over all that any posterior reaches; the same counts give the same chances on every machine.
+//! on a grid over all places where the best can lie; the same counts give the same chances on every machine.
 
 use super::Arm;
+use crate::special::beta_cdf;
 
-const POINTS: usize = 192;
+const POINTS: usize = 64;
 /// Beyond so many standard deviations a posterior holds nothing that counts.
 const REACH: f64 = 6.0;
+
+/// A posterior on the grid.
+struct Curve {
+    /// Its mass at each point.
+    mass: [f64; POINTS],
+    /// The chance of lying below each point; the point's own mass counts half.
+    below: [f64; POINTS],
+}
 
 pub(super) fn probabilities(arms: &[Arm<'_>]) -> Vec<f64> {
     let posteriors: Vec<(f64, f64)> = arms
@@ -18,19 +27,20 @@ pub(super) fn probabilities(arms: &[Arm<'_>]) -> Vec<f64> {
         .collect();
     let (low, high) = reach(&posteriors);
     let width = (high - low) / POINTS as f64;
-    let logarithms: Vec<(f64, f64)> =
-        (0..POINTS).map(|point| low + (point as f64 + 0.5) * width).map(|x| (x.ln(), (-x).ln_1p())).collect();
-    let densities: Vec<Vec<f64>> =
-        posteriors.iter().map(|posterior| density(*posterior, &logarithms)).collect();
-    let below: Vec<Vec<f64>> = densities.iter().map(|density| distribution(density)).collect();
-    let mut chances: Vec<f64> = (0..arms.len())
+    let logarithms: [(f64, f64); POINTS] = std::array::from_fn(|point| {
+        let x = low + (point as f64 + 0.5) * width;
+        (x.ln(), (1.0 - x).ln())
+    });
+    let curves: Vec<Curve> = posteriors.iter().map(|posterior| curve(*posterior, low, &logarithms)).collect();
+    let mut chances: Vec<f64> = (0..curves.len())
         .map(|own| {
-            (0..POINTS)
-                .map(|point| {
-                    let others = below.iter().enumerate().filter(|(other, _)| *other != own);
-                    densities[own][point] * others.map(|(_, below)| below[point]).product::<f64>()
-                })
-                .sum()
+            let mut products = curves[own].mass;
+            for (_, other) in curves.iter().enumerate().filter(|(other, _)| *other != own) {
+                for (product, below) in products.iter_mut().zip(&other.below) {
+                    *product *= below;
+                }
+            }
+            products.iter().sum()
         })
         .collect();
     let total: f64 = chances.iter().sum();
@@ -40,40 +50,32 @@ pub(super) fn probabilities(arms: &[Arm<'_>]) -> Vec<f64> {
     chances
 }
 
-/// The range in which the posteriors lie.
+/// The range in which the best can lie: below the least that some arm surely reaches, nobody is the best.
 fn reach(posteriors: &[(f64, f64)]) -> (f64, f64) {
-    let mut range = (1.0_f64, 0.0_f64);
+    let mut range = (0.0_f64, 0.0_f64);
     for (a, b) in posteriors {
         let mean = a / (a + b);
         let deviation = (mean * (1.0 - mean) / (a + b + 1.0)).sqrt();
-        range = (range.0.min(mean - REACH * deviation), range.1.max(mean + REACH * deviation));
+        range = (range.0.max(mean - REACH * deviation), range.1.max(mean + REACH * deviation));
     }
-    (range.0.max(0.0), range.1.min(1.0))
+    (range.0, range.1.min(1.0))
 }
 
-/// The density at each point, scaled to sum to 1.
-fn density((a, b): (f64, f64), logarithms: &[(f64, f64)]) -> Vec<f64> {
-    let mut density: Vec<f64> = logarithms.iter().map(|(x, rest)| (a - 1.0) * x + (b - 1.0) * rest).collect();
-    let largest = density.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let mut total = 0.0;
-    for value in &mut density {
+/// The posterior's mass on the grid sums to what lies above `low`; a peak between two points is not lost.
+fn curve((a, b): (f64, f64), low: f64, logarithms: &[(f64, f64); POINTS]) -> Curve {
+    let mut mass = logarithms.map(|(x, rest)| (a - 1.0) * x + (b - 1.0) * rest);
+    let largest = mass.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    for value in &mut mass {
         *value = (*value - largest).exp();
-        total += *value;
     }
-    for value in &mut density {
-        *value /= total;
+    let start = beta_cdf(low, a, b);
+    let scale = (1.0 - start) / mass.iter().sum::<f64>();
+    let mut sum = start;
+    let mut below = [0.0; POINTS];
+    for (value, below) in mass.iter_mut().zip(&mut below) {
+        *value *= scale;
+        *below = sum + 0.5 * *value;
+        sum += *value;
     }
-    density
-}
-
-/// The chance of lying below each point; a point's own mass counts half.
-fn distribution(density: &[f64]) -> Vec<f64> {
-    let mut sum = 0.0;
-    density
-        .iter()
-        .map(|mass| {
-            sum += mass;
-            sum - 0.5 * mass
-        })
-        .collect()
+    Curve { mass, below }
 }
