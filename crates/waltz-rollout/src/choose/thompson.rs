@@ -5,7 +5,7 @@
 use super::Arm;
 use crate::special::beta_cdf;
 
-const POINTS: usize = 64;
+const POINTS: usize = 48;
 /// Beyond so many standard deviations a posterior holds nothing that counts.
 const REACH: f64 = 6.0;
 
@@ -53,12 +53,18 @@ pub(super) fn probabilities(arms: &[Arm<'_>]) -> Vec<f64> {
 /// The range in which the best can lie: below the least that some arm surely reaches, nobody is the best.
 fn reach(posteriors: &[(f64, f64)]) -> (f64, f64) {
     let mut range = (0.0_f64, 0.0_f64);
-    for (a, b) in posteriors {
-        let mean = a / (a + b);
-        let deviation = (mean * (1.0 - mean) / (a + b + 1.0)).sqrt();
-        range = (range.0.max(mean - REACH * deviation), range.1.max(mean + REACH * deviation));
+    for posterior in posteriors {
+        let (low, high) = span(*posterior);
+        range = (range.0.max(low), range.1.max(high));
     }
     (range.0, range.1.min(1.0))
+}
+
+/// Where a posterior lies.
+fn span((a, b): (f64, f64)) -> (f64, f64) {
+    let mean = a / (a + b);
+    let deviation = (mean * (1.0 - mean) / (a + b + 1.0)).sqrt();
+    (mean - REACH * deviation, mean + REACH * deviation)
 }
 
 /// The posterior's mass on the grid sums to what lies above `low`; a peak between two points is not lost.
@@ -68,7 +74,7 @@ fn curve((a, b): (f64, f64), low: f64, logarithms: &[(f64, f64); POINTS]) -> Cur
     for value in &mut mass {
         *value = (*value - largest).exp();
     }
-    let start = beta_cdf(low, a, b);
+    let start = if span((a, b)).0 >= low { 0.0 } else { beta_cdf(low, a, b) };
     let scale = (1.0 - start) / mass.iter().sum::<f64>();
     let mut sum = start;
     let mut below = [0.0; POINTS];
