@@ -36,6 +36,58 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// Everything that is wrong with the settings, as `(key, what is allowed)`.
+    pub fn mistakes(&self) -> Vec<(&'static str, &'static str)> {
+        let Self { choose, decide, rollback, propose, release, subject } = self;
+        let share = |value: f64| (0.0..=1.0).contains(&value);
+        let inside = |value: f64| value > 0.0 && value < 1.0;
+        let (shares, insides) = ("0 to 1", "above 0 and below 1");
+        [
+            ("choose.floor", share(choose.floor), shares),
+            ("choose.epsilon", share(choose.epsilon), shares),
+            ("choose.ucb_c", choose.ucb_c >= 0.0 && choose.ucb_c.is_finite(), "0 or more"),
+            (
+                "choose.linucb_alpha",
+                choose.linucb_alpha >= 0.0 && choose.linucb_alpha.is_finite(),
+                "0 or more",
+            ),
+            ("decide.auto_apply_q", share(decide.auto_apply_q), shares),
+            ("decide.auto_apply_e", decide.auto_apply_e >= 1.0, "1 or more"),
+            ("decide.floor", inside(decide.floor), insides),
+            ("decide.approval_q", share(decide.approval_q), shares),
+            ("rollback.alpha", inside(rollback.alpha), insides),
+            ("rollback.horizon", rollback.horizon >= 1.0 && rollback.horizon.is_finite(), "1 or more"),
+            ("rollback.window", (5..=1000).contains(&rollback.window), "5 to 1000"),
+            ("rollback.success_drop", inside(rollback.success_drop), insides),
+            ("rollback.reward_drop", inside(rollback.reward_drop), insides),
+            ("rollback.error_increase", rollback.error_increase > 0.0, "above 0"),
+            ("rollback.cooldown_seconds", rollback.cooldown_seconds >= 0, "0 or more"),
+            ("propose.weak_q", share(propose.weak_q), shares),
+            ("propose.promote_gap", share(propose.promote_gap), shares),
+            ("propose.expire_days", (1..=3650).contains(&propose.expire_days), "1 to 3650"),
+            ("release.promote_e", release.promote_e >= 1.0, "1 or more"),
+            ("release.non_inferiority", inside(release.non_inferiority), insides),
+            ("release.max_asr", share(release.max_asr), shares),
+            ("release.max_orr", share(release.max_orr), shares),
+            ("release.max_ftr", share(release.max_ftr), shares),
+            ("release.max_overhead_ms", release.max_overhead_ms > 0.0, "above 0"),
+            ("release.abort_asr", inside(release.abort_asr), insides),
+            ("release.abort_orr", inside(release.abort_orr), insides),
+            ("release.abort_alpha", inside(release.abort_alpha), insides),
+            (
+                "subject.window",
+                subject.window >= subject.cap && subject.window <= 10_000,
+                "subject.cap to 10000",
+            ),
+        ]
+        .into_iter()
+        .filter(|(_, holds, _)| !holds)
+        .map(|(key, _, allowed)| (key, allowed))
+        .collect()
+    }
+}
+
 /// How traffic is shared among live variants.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -240,5 +292,21 @@ pub struct SubjectSettings {
 impl Default for SubjectSettings {
     fn default() -> Self {
         Self { cap: 20, window: 200 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_right_and_mistakes_are_named() {
+        assert_eq!(Settings::default().mistakes(), []);
+        let text = r#"{"rollback": {"alpha": 0}, "decide": {"floor": 1.0, "auto_apply_e": 0.5}, "subject": {"cap": 300}}"#;
+        let settings: Settings = serde_json::from_str(text).unwrap();
+        let keys: Vec<&str> = settings.mistakes().into_iter().map(|(key, _)| key).collect();
+        assert_eq!(keys, ["decide.auto_apply_e", "decide.floor", "rollback.alpha", "subject.window"]);
+        assert_eq!(settings.rollback.window, 20, "what is not said is the default");
+        assert!(serde_json::from_str::<Settings>(r#"{"rollback": {"alfa": 0.1}}"#).is_err());
     }
 }

@@ -122,7 +122,7 @@ fn fault_F64_a_collapse_is_rolled_back_in_time() {
         assert!(delays.median.unwrap() > 0);
         let estimated = runs(300, |random| guard_delay(random, None, 200, rate, 2000));
         println!(
-            "drop to {rate}: within {p90} calls in 90 %; with a baseline of 100 calls {}",
+            "drop to {rate}: within {p90} calls in 90 %; with a baseline estimated from 200 calls {}",
             shown(estimated.p90)
         );
         assert!(estimated.median.is_some(), "an estimated baseline is slower, not blind");

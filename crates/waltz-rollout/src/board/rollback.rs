@@ -26,7 +26,11 @@ impl Board {
         if from != self.serving {
             let to = self.serving.clone();
             self.retreat(from);
-            return vec![self.rollback_event(from, &to, reason, metrics, at)];
+            let mut events = vec![self.rollback_event(from, &to, reason, metrics, at)];
+            if self.running_release().is_some_and(|run| run.release.candidate == from) {
+                events.extend(self.abandon_release("the candidate was rolled back", at));
+            }
+            return events;
         }
         self.rollbacks.retain(|past| at.duration_since(*past) < DAY);
         let too_many = self.rollbacks.len() >= settings.rollback.max_per_day;

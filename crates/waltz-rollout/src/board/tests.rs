@@ -313,3 +313,20 @@ fn what_cannot_be_is_refused() {
     }
     assert_eq!(board, before, "what was refused changed nothing");
 }
+
+#[test]
+fn a_candidate_that_the_window_condemns_takes_its_release_with_it() {
+    let mut board = board(&["fast"]);
+    feed(&mut board, "default", 50, 10, 0);
+    let release = Change::Release { id: "rel-1".into(), variant: "fast".into(), profile: "4week".into() };
+    change_it(&mut board, release, 0).unwrap();
+    let mut settings = Settings::default();
+    settings.rollback.mode = RollbackMode::Window;
+    let mut events = Vec::new();
+    for step in 0..60 {
+        events.extend(board.observe(&outcome("fast", step < 45), at(1), &settings).unwrap());
+    }
+    assert_eq!(rollback_of(&events), Some(("fast", "default")));
+    assert!(!board.release.as_ref().unwrap().is_active(), "{events:?}");
+    assert!((0..1000).all(|unit| served(&board, unit) == "default"));
+}
