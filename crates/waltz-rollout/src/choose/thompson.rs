@@ -5,9 +5,9 @@
 use super::Arm;
 use crate::special::beta_cdf;
 
-const POINTS: usize = 48;
+const POINTS: usize = 32;
 /// Beyond so many standard deviations a posterior holds nothing that counts.
-const REACH: f64 = 6.0;
+const REACH: f64 = 5.0;
 
 /// A posterior on the grid.
 struct Curve {
