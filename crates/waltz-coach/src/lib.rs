@@ -14,6 +14,7 @@ pub mod local;
 pub mod revise;
 pub mod reward;
 pub mod rounds;
+pub mod route;
 pub mod tally;
 pub mod templates;
 pub mod upstream;

@@ -74,6 +74,24 @@ pub struct Lesson {
 }
 
 impl Coach<'_> {
+    /// Puts the coach around anything that drafts: waits for the draft, reads it, and coaches it where it needs it.
+    /// Returns the draft with its verdict, and what came out.
+    pub async fn around<E>(
+        &self,
+        request: &ChatRequest,
+        reading: &RequestReading,
+        execute: impl AsyncFnOnce(&mut Tally) -> Result<Choice, E>,
+        tally: &mut Tally,
+    ) -> Result<(Pupil, Lesson), E> {
+        let choice = execute(tally).await?;
+        let (text, acts) = (choice.text(), choice.acts());
+        let draft = Draft { request, reading, text: &text, acts: &acts, rejected: &[] };
+        let verdict = self.judge.judge(draft, self.depth, tally).await;
+        let pupil = Pupil { choice, verdict };
+        let lesson = self.coach(request, reading, pupil.clone(), tally).await;
+        Ok((pupil, lesson))
+    }
+
     /// Coaches one choice.
     pub async fn coach(
         &self,

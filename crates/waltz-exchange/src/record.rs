@@ -47,6 +47,12 @@ pub struct ExchangeRecord {
     pub response_id: Option<String>,
     /// The conversation agent.
     pub agent: String,
+    /// Why a named agent answers, in words; `None` where the client asked for a model and got it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub route_reason: Option<String>,
+    /// The run that the exchange was a task of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunTask>,
     /// The model the client asked for.
     pub model: String,
     /// The agent's variant.
@@ -79,6 +85,15 @@ pub struct ExchangeRecord {
     pub attempts: Vec<Attempt>,
     /// Tokens of the draft and of coaching.
     pub usage: UsageRecord,
+}
+
+/// A task of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunTask {
+    /// The id of the request that asked for the run.
+    pub id: String,
+    /// The task's own name.
+    pub task: String,
 }
 
 /// What came of an exchange.

@@ -7,4 +7,6 @@ pub mod metrics;
 pub mod models;
 pub mod moderations;
 pub mod outcomes;
+pub mod plan;
+pub mod run;
 pub mod sessions;

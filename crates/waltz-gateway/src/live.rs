@@ -12,6 +12,7 @@ use waltz_coach::conversation::{ConversationAgent, SharedAgent};
 use waltz_coach::feedback::FeedbackAgent;
 use waltz_coach::local::LocalModel;
 use waltz_coach::upstream::{RetryBudget, Target, Upstream};
+use waltz_route::Router;
 use waltz_screen::Screen;
 use waltz_store::{Entry, Store};
 
@@ -31,6 +32,8 @@ pub struct Live {
     pub upstreams: Vec<Arc<Upstream>>,
     /// Named agents.
     pub agents: Vec<SharedAgent>,
+    /// What they can do, and who is preferred for what.
+    pub router: Router,
     /// The feedback model, where one is configured.
     pub feedback: Option<FeedbackAgent>,
     /// Level 0 with the operator's rules.
@@ -105,11 +108,16 @@ impl Gateway {
 pub const AGENT_PREFIX: &str = "waltz/";
 
 impl Live {
+    /// A named agent.
+    pub fn agent(&self, name: &str) -> Option<SharedAgent> {
+        self.agents.iter().find(|agent| agent.name == name).cloned()
+    }
+
     /// The agent that answers for a model name: a named agent, or every upstream that serves the model,
     /// in order.
     pub fn agent_for(&self, model: &str) -> Option<SharedAgent> {
         if let Some(name) = model.strip_prefix(AGENT_PREFIX) {
-            return self.agents.iter().find(|agent| agent.name == name).cloned();
+            return self.agent(name);
         }
         let targets: Vec<Target> = self
             .upstreams

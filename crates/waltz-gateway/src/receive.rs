@@ -7,7 +7,7 @@ use http::HeaderMap;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use waltz_exchange::openai::{ApiError, ChatRequest, Speaker};
-use waltz_exchange::record::{Decision, ExchangeRecord, Scanned, UsageRecord};
+use waltz_exchange::record::{Decision, ExchangeRecord, RunTask, Scanned, UsageRecord};
 use waltz_exchange::{Depth, Risk, id};
 
 use crate::auth::Caller;
@@ -32,6 +32,17 @@ pub struct Incoming {
     pub body: Bytes,
     /// Who sent it.
     pub caller: Caller,
+    /// The plan that it carries out, if it is a task of one.
+    pub errand: Option<Errand>,
+}
+
+/// What a request is for that a run makes.
+#[derive(Clone, Debug)]
+pub struct Errand {
+    /// Which task it is.
+    pub task: RunTask,
+    /// Why the plan gave it to its agent.
+    pub reason: String,
 }
 
 /// A request that can be answered.
@@ -58,6 +69,8 @@ pub struct Wishes {
     pub error_on_degraded: bool,
     /// `x-waltz-task-type`.
     pub task_type: Option<String>,
+    /// `x-waltz-agent`.
+    pub agent: Option<String>,
 }
 
 /// Reads a chat request.
@@ -95,6 +108,10 @@ impl Incoming {
         let mut record =
             blank_record(self.request_id.clone(), self.caller.tenant.clone(), self.path, self.at);
         record.traceparent = trace::traceparent(&self.headers);
+        if let Some(Errand { task, reason }) = &self.errand {
+            record.run = Some(task.clone());
+            record.route_reason = Some(reason.clone());
+        }
         record
     }
 }
@@ -118,6 +135,8 @@ pub fn blank_record(id: String, tenant: String, path: &str, at: Timestamp) -> Ex
         degraded: None,
         response_id: None,
         agent: String::new(),
+        route_reason: None,
+        run: None,
         model: String::new(),
         variant: String::new(),
         stage: 1,
@@ -173,9 +192,9 @@ fn wishes(headers: &HeaderMap) -> Result<Wishes, ApiError> {
             return Err(ApiError::invalid("header `x-waltz-on-degraded` must be answer or error", None));
         }
     };
-    let task_type =
-        word("x-waltz-task-type").map(|value| checked_word("x-waltz-task-type", value)).transpose()?;
-    Ok(Wishes { annotations, error_on_degraded, task_type })
+    let name = |header: &str| word(header).map(|value| checked_word(header, value)).transpose();
+    let (task_type, agent) = (name("x-waltz-task-type")?, name("x-waltz-agent")?);
+    Ok(Wishes { annotations, error_on_degraded, task_type, agent })
 }
 
 fn session_id(headers: &HeaderMap, request: &ChatRequest) -> Result<Option<String>, ApiError> {

@@ -199,6 +199,7 @@ fn apply_text_policy(record: &mut ExchangeRecord, settings: &Settings) {
     // Names, which clients and upstreams choose: they stay, but nothing personal in them does.
     let models = record.attempts.iter_mut().map(|attempt| &mut attempt.model);
     let names = [&mut record.model, &mut record.agent].into_iter().chain(&mut record.error);
+    let names = names.chain(&mut record.route_reason).chain(record.run.as_mut().map(|run| &mut run.task));
     names.chain(models).for_each(mask);
     change_value(&mut record.context, change);
     for choice in &mut record.choices {

@@ -137,6 +137,9 @@ pub fn common_headers(headers: &mut HeaderMap, record: &ExchangeRecord) {
     if !record.variant.is_empty() {
         reply::set(headers, "x-waltz-variant", &record.variant);
     }
+    if record.route_reason.is_some() {
+        reply::set(headers, "x-waltz-agent", &record.agent);
+    }
 }
 
 /// The answer's usage counts every round the client pays for. Returns whether there was any to add.
@@ -283,6 +286,10 @@ impl Summary<'_> {
             "categories": self.categories(),
             "safety_score": judged.then(|| rounded(worst(|verdict| verdict.safety_score))),
             "helpfulness_score": judged.then(|| rounded(worst(|verdict| verdict.helpfulness_score))),
+            "unsafe": judged.then(|| self.verdicts().any(|verdict| verdict.is_unsafe)),
+            "agent": record.agent,
+            "route_reason": record.route_reason,
+            "task_type": record.task_type,
             "variant": record.variant,
             "stage": record.stage,
             "risk": record.risk.as_str(),

@@ -1,21 +1,24 @@
 //! Step 2: which agent answers, how deep its answer is read, and whether the request goes on at all.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use serde_json::Value;
 use waltz_coach::conversation::{self, ConversationAgent, SharedAgent};
 use waltz_coach::judge::{self, RequestReading, THRESHOLD};
 use waltz_coach::templates;
-use waltz_exchange::openai::{ApiError, ModerationMode, Retry};
+use waltz_exchange::openai::{ApiError, ChatRequest, ModerationMode, Retry};
 use waltz_exchange::record::Decision;
 use waltz_exchange::{Depth, Level, Risk, Verdict};
+use waltz_route::{Ask, Load, Scalar};
 use waltz_screen::{Pace, Vault};
 
 use crate::feedback::flow::Release;
-use crate::live::Live;
+use crate::live::{AGENT_PREFIX, Live};
 use crate::personal::{self, Treated};
 use crate::pipeline::Stop;
-use crate::receive::Received;
+use crate::receive::{Received, Wishes};
 use crate::settings::{InputPolicy, OnFailure, StreamPolicy};
 
 /// A request with its agent and its reading.
@@ -42,15 +45,16 @@ pub struct Routed {
 pub fn route(mut received: Received, live: Arc<Live>) -> Result<Routed, Stop> {
     let record = &mut received.record;
     record.stage = live.settings.stage;
-    let model = received.request.model();
-    let Some(agent) = live.agent_for(model) else {
-        let error = model_not_found(model);
-        return Err(Stop::new(received.record, Decision::Invalid, error));
+    let policy = &live.settings.policy;
+    let asked_type = received.wishes.task_type.as_deref().or_else(|| received.request.metadata("task_type"));
+    let (agent, reason) = match who_answers(&received.request, &received.wishes, asked_type, &live) {
+        Ok(found) => found,
+        Err(error) => return Err(Stop::new(received.record, Decision::Invalid, error)),
     };
     record.agent.clone_from(&agent.name);
     record.variant.clone_from(&agent.variant);
-    let policy = &live.settings.policy;
-    let asked_type = received.wishes.task_type.as_deref().or_else(|| received.request.metadata("task_type"));
+    // A task of a run brings its plan's reason.
+    record.route_reason = record.route_reason.take().or(reason);
     let task_type = asked_type.or(agent.task_type.as_deref()).unwrap_or(&policy.default_task_type);
     task_type.clone_into(&mut record.task_type);
     let depth = if live.settings.enabled { policy.depth(&record.endpoint, task_type) } else { Depth::None };
@@ -75,6 +79,45 @@ pub fn route(mut received: Received, live: Arc<Live>) -> Result<Routed, Stop> {
         if may_change { release(&received, &live, &agent, depth, reading.risk) } else { Release::Unread };
     let (received, vault) = treat(received, &live)?;
     Ok(Routed { received, live, agent, reading, depth, may_change, release, vault })
+}
+
+/// The agent of a request, and why it is one of the named ones: the client names it, a rule wants it, or it does best
+/// what the client says the task is. Otherwise the model answers that was asked for.
+fn who_answers(
+    request: &ChatRequest,
+    wishes: &Wishes,
+    asked_type: Option<&str>,
+    live: &Live,
+) -> Result<(SharedAgent, Option<String>), ApiError> {
+    if let Some(name) = &wishes.agent {
+        let agent = live.agent(name).ok_or_else(|| agent_not_found(name))?;
+        return Ok((agent, Some("the header `x-waltz-agent` names it".to_owned())));
+    }
+    let model = request.model();
+    let chosen = if model.starts_with(AGENT_PREFIX) {
+        None
+    } else {
+        let metadata = request.body().get("metadata").and_then(Value::as_object);
+        let fact = |(name, value): (&String, &Value)| {
+            Some((name.clone(), serde_json::from_value(value.clone()).ok()?))
+        };
+        let facts: BTreeMap<String, Scalar> = metadata.into_iter().flatten().filter_map(fact).collect();
+        let task_type = asked_type.unwrap_or(&live.settings.policy.default_task_type);
+        let ask = Ask { agent: None, task_type, metadata: &facts, skills: &[] };
+        // What the client did not say is no reason to pass over the model that it did name.
+        match asked_type {
+            Some(_) => live.router.choose(ask, &mut Load::default()).ok(),
+            None => live.router.choose_by_rule(ask),
+        }
+    };
+    if let Some(chosen) = chosen
+        && let Some(agent) = live.agent(chosen.agent)
+    {
+        return Ok((agent, Some(chosen.reason)));
+    }
+    let agent = live.agent_for(model).ok_or_else(|| model_not_found(model))?;
+    let reason = model.starts_with(AGENT_PREFIX).then(|| "the model names it".to_owned());
+    Ok((agent, reason))
 }
 
 /// Applies the policy for personal data, so that nothing behind this step sees what may not leave the house.
@@ -136,6 +179,14 @@ pub fn model_not_found(model: &str) -> ApiError {
         code: "model_not_found".into(),
         retry: Retry::Never,
     }
+}
+
+/// The error for an agent that is not there.
+fn agent_not_found(name: &str) -> ApiError {
+    let message = format!("there is no agent `{name}`; GET /v1/models lists agents as `{AGENT_PREFIX}NAME`");
+    let mut error = ApiError::invalid(message, Some("x-waltz-agent")).with_code("agent_not_found");
+    error.status = 404;
+    error
 }
 
 fn is_blocked(received: &Received, input: InputPolicy, reading: &RequestReading) -> bool {

@@ -21,13 +21,14 @@ use jiff::Timestamp;
 use waltz_exchange::id;
 use waltz_exchange::openai::{ApiError, Retry};
 
-use crate::api::{embeddings, evaluate, health, metrics, models, moderations, outcomes, sessions};
+use crate::api::run::RUN;
+use crate::api::{embeddings, evaluate, health, metrics, models, moderations, outcomes, plan, run, sessions};
 use crate::auth::{Caller, authenticate};
 use crate::client::Client;
 use crate::dialect::{Dialect, MESSAGES};
 use crate::idempotency;
 use crate::live::{Gateway, Live};
-use crate::receive::Incoming;
+use crate::receive::{Errand, Incoming};
 use crate::record::Recorded;
 use crate::underway::{Underway, begin, reply_again, reply_from};
 use crate::{pipeline, reply};
@@ -57,6 +58,8 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/v1/models", get(list_models))
         .route("/v1/models/{*id}", get(show_model))
         .route("/waltz/v1/evaluate", post(judge))
+        .route("/waltz/v1/plan", post(plan_tasks))
+        .route(RUN, post(run_tasks))
         .route("/waltz/v1/sessions", get(list_sessions))
         .route("/waltz/v1/sessions/{id}", get(show_session))
         .route("/waltz/v1/outcomes", post(report_outcome))
@@ -122,6 +125,8 @@ pub(crate) struct Admitted {
     pub(crate) request_id: String,
     pub(crate) began: Instant,
     pub(crate) at: Timestamp,
+    /// Set for what a run asks for itself; no client can.
+    pub(crate) errand: Option<Errand>,
 }
 
 impl FromRequestParts<Arc<Gateway>> for Admitted {
@@ -133,7 +138,8 @@ impl FromRequestParts<Arc<Gateway>> for Admitted {
             .map_err(|error| reply_error(parts.uri.path(), &error))?;
         let request_id = parts.extensions.get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
         let headers = std::mem::take(&mut parts.headers);
-        Ok(Self { caller, live, headers, request_id, began: Instant::now(), at: Timestamp::now() })
+        let (began, at) = (Instant::now(), Timestamp::now());
+        Ok(Self { caller, live, headers, request_id, began, at, errand: None })
     }
 }
 
@@ -151,6 +157,17 @@ async fn embed(State(gateway): Shared, admitted: Admitted, body: Body) -> Respon
 
 async fn judge(State(gateway): Shared, admitted: Admitted, body: Body) -> Response {
     exchange(gateway, admitted, body, "/waltz/v1/evaluate", evaluate::run).await
+}
+
+async fn run_tasks(State(gateway): Shared, admitted: Admitted, body: Body) -> Response {
+    exchange(gateway, admitted, body, RUN, run::run).await
+}
+
+async fn plan_tasks(admitted: Admitted, body: Body) -> Response {
+    match read_body(&admitted, body).await {
+        Ok(body) => plan::create(&admitted.live, &body),
+        Err(error) => reply::error(&error),
+    }
 }
 
 async fn moderate(admitted: Admitted, body: Body) -> Response {
@@ -246,7 +263,7 @@ where
 
 /// Whether a path honours `Idempotency-Key`.
 fn idempotent(path: &str) -> bool {
-    path == CHAT || path == MESSAGES
+    matches!(path, CHAT | MESSAGES | RUN)
 }
 
 /// An error in the form of a path.

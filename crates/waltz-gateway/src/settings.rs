@@ -51,6 +51,17 @@ pub struct Settings {
     pub record_text: RecordText,
     /// Refuse to answer what cannot be recorded.
     pub record_required: bool,
+    /// The limits of runs.
+    pub run: RunLimits,
+}
+
+/// The limits of runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunLimits {
+    /// The most tasks of a run.
+    pub tasks: usize,
+    /// Tasks of one run that are done at the same time.
+    pub parallel: usize,
 }
 
 /// Which requests are judged how deep.
@@ -181,6 +192,7 @@ impl Default for Settings {
             personal: PersonalPolicy::default(),
             record_text: RecordText::Masked,
             record_required: true,
+            run: RunLimits { tasks: 256, parallel: 16 },
         }
     }
 }

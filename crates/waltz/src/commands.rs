@@ -9,6 +9,7 @@ mod judge;
 mod lines;
 mod mock;
 mod model;
+mod route;
 mod screen;
 mod serve;
 mod train;
@@ -38,6 +39,7 @@ enum Command {
     Mock(mock::Mock),
     Judge(judge::JudgeFile),
     Screen(screen::ScreenFile),
+    Route(route::RouteFile),
     /// Show or check the configuration.
     #[command(subcommand)]
     Config(config::Config),
@@ -73,6 +75,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
         Command::Mock(mock) => mock.run(),
         Command::Judge(judge) => judge.run(),
         Command::Screen(screen) => screen.run(),
+        Command::Route(route) => route.run(),
         Command::Config(config) => config.run(),
         Command::Data(data) => data.run(),
         Command::Model(model) => model.run(),

@@ -4,7 +4,14 @@ use super::cells::Label;
 
 pub(super) const ENDPOINT: Label = Label {
     name: "endpoint",
-    values: &["/v1/chat/completions", "/v1/messages", "/v1/embeddings", "/waltz/v1/evaluate", "other"],
+    values: &[
+        "/v1/chat/completions",
+        "/v1/messages",
+        "/v1/embeddings",
+        "/waltz/v1/evaluate",
+        "/waltz/v1/run",
+        "other",
+    ],
 };
 pub(super) const STATUS: Label = Label {
     name: "status",

@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use waltz_coach::upstream::{Protocol, RetryBudget, UpstreamSettings};
+use waltz_route::Router;
 use waltz_screen::Screen;
 
 use super::*;
@@ -31,6 +32,7 @@ fn live() -> Live {
         settings: Settings::default(),
         upstreams: vec![Arc::new(upstream.unwrap())],
         agents: Vec::new(),
+        router: Router::default(),
         feedback: None,
         screen: Screen::builtin().unwrap(),
         budget: RetryBudget::new(0, patience),

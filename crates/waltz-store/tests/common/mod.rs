@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::json;
 use waltz_exchange::record::{
-    Assessment, AssessmentSource, ChoiceRecord, DraftRecord, Reviser, RoundRecord, Scanned, UsageRecord,
+    Assessment, AssessmentSource, ChoiceRecord, DraftRecord, Reviser, RoundRecord, RunTask, Scanned,
+    UsageRecord,
 };
 use waltz_exchange::{Category, Decision, Depth, ExchangeRecord, Issue, Level, Risk, Verdict, id};
 use waltz_store::Entry;
@@ -106,6 +107,8 @@ pub(crate) fn released(id: &str, tenant: &str, session: &str, seconds: i64, requ
         degraded: None,
         response_id: Some(format!("resp-{id}")),
         agent: "default".to_owned(),
+        route_reason: Some("rule `words` (priority 10): words are the writer's".to_owned()),
+        run: Some(RunTask { id: "req_run".to_owned(), task: "write".to_owned() }),
         model: "small".to_owned(),
         variant: "base".to_owned(),
         stage: 1,

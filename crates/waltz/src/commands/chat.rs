@@ -6,8 +6,8 @@ use std::time::Instant;
 use anyhow::Context;
 use serde_json::{Value, json};
 use waltz_coach::conversation::{self, ConversationAgent};
-use waltz_coach::judge::{Draft, Judge, read_request};
-use waltz_coach::rounds::{Coach, Pupil};
+use waltz_coach::judge::{Judge, read_request};
+use waltz_coach::rounds::Coach;
 use waltz_coach::tally::Tally;
 use waltz_exchange::Verdict;
 use waltz_exchange::openai::ChatRequest;
@@ -93,22 +93,19 @@ async fn turn(
     ]);
     let request = ChatRequest::from_object(body)?;
     let reading = read_request(&live.screen, &request);
-    let mut tally = Tally::default();
-    let outgoing = conversation::draft_request(agent, &request);
     let began = Instant::now();
-    let answer = conversation::complete(agent, &outgoing, "draft", &live.budget, &mut tally).await?;
-    let choice = answer.choices.into_iter().next().context("the answer has no choice")?;
     let judge = Judge { screen: &live.screen, feedback: live.feedback.as_ref(), budget: &live.budget };
     let depth = live.settings.policy.depth("/v1/chat/completions", &live.settings.policy.default_task_type);
-    let text = choice.text();
-    let draft =
-        Draft { request: &request, reading: &reading, text: &text, acts: &choice.acts(), rejected: &[] };
-    let verdict = judge.judge(draft, depth, &mut tally).await;
-    print_step(paint, "draft", &text)?;
-    print_verdict(paint, &verdict)?;
     let settings = live.settings.coach;
     let coach = Coach { judge, agent: Some(agent), settings, depth, similar: &[] };
-    let lesson = coach.coach(&request, &reading, Pupil { choice, verdict }, &mut tally).await;
+    let draft = async |tally: &mut Tally| {
+        let outgoing = conversation::draft_request(agent, &request);
+        let answer = conversation::complete(agent, &outgoing, "draft", &live.budget, tally).await?;
+        answer.choices.into_iter().next().context("the answer has no choice")
+    };
+    let (pupil, lesson) = coach.around(&request, &reading, draft, &mut Tally::default()).await?;
+    print_step(paint, "draft", &pupil.choice.text())?;
+    print_verdict(paint, &pupil.verdict)?;
     for round in &lesson.rounds {
         print_step(paint, &format!("advice {}", round.number), &round.feedback)?;
         let kept = if round.kept { "" } else { " (dropped)" };

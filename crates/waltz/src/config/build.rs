@@ -2,6 +2,7 @@
 
 mod agents;
 mod pii;
+mod routing;
 mod stage;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,6 +58,7 @@ pub fn build(
     let Stage { serves: stage, trouble: stage_trouble, adapters } = check.stage(raw, &models);
     let upstreams = check.upstreams(&raw.upstreams, &models, adapters, running);
     let agents = check.agents(&raw.agents, &upstreams);
+    let router = check.router(raw);
     let feedback_targets = check.targets("feedback.targets", &raw.feedback.targets, &upstreams, false);
     let screen = check.screen(raw.policy.rules_file.as_deref());
     let database = check.database(raw.record.database_url_env.as_deref());
@@ -66,8 +68,8 @@ pub fn build(
     check.within("server.drain_timeout_ms", raw.server.drain_timeout_ms, 0, 600_000);
     check.within("record.max_journal_bytes", raw.record.max_journal_bytes, 1024 * 1024, 1 << 44);
     let feedback_timeout = check.duration("feedback.timeout_ms", raw.feedback.timeout_ms);
-    let (Some(listen), Some(data_dir), Some(screen), Some(database), true) =
-        (listen, data_dir, screen, database, check.mistakes.is_empty())
+    let (Some(listen), Some(data_dir), Some(screen), Some(database), Some(router), true) =
+        (listen, data_dir, screen, database, router, check.mistakes.is_empty())
     else {
         return Err(check.mistakes);
     };
@@ -92,7 +94,7 @@ pub fn build(
         data_dir,
         drain_timeout: Duration::from_millis(raw.server.drain_timeout_ms),
         store,
-        live: Live { settings, upstreams, agents, feedback, screen, budget },
+        live: Live { settings, upstreams, agents, router, feedback, screen, budget },
         stage_trouble,
     })
 }
@@ -246,6 +248,7 @@ impl<'a> Check<'a> {
                 raw::RecordText::None => RecordText::None,
             },
             record_required: raw.record.required,
+            run: self.run_limits(&raw.routing),
         }
     }
 
@@ -261,7 +264,8 @@ impl<'a> Check<'a> {
         for (index, task_type) in raw.critical_task_types.iter().enumerate() {
             self.word(&format!("policy.critical_task_types[{index}]"), task_type);
         }
-        const ROUTES: [&str; 3] = ["/v1/chat/completions", "/v1/messages", "/waltz/v1/evaluate"];
+        const ROUTES: [&str; 4] =
+            ["/v1/chat/completions", "/v1/messages", "/waltz/v1/evaluate", "/waltz/v1/run"];
         for route in raw.routes.keys().filter(|route| !ROUTES.contains(&route.as_str())) {
             self.mistakes.push(Mistake::new(
                 format!("policy.routes.\"{route}\""),

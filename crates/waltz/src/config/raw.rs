@@ -3,6 +3,7 @@
 
 mod agents;
 mod pii;
+mod routing;
 
 use std::collections::BTreeMap;
 
@@ -12,6 +13,7 @@ use waltz_exchange::{Depth, policy};
 
 pub(crate) use agents::{Agent, Feedback, Protocol, Target, Upstream};
 pub(crate) use pii::{Pii, PiiAction, PiiKindActions};
+pub(crate) use routing::{Cost, Routing, Rule, Scalar};
 
 /// The whole file, `waltz.toml`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -23,8 +25,12 @@ pub struct RawConfig {
     pub(crate) waltz: Switches,
     /// Models behind an OpenAI-compatible interface.
     pub(crate) upstreams: Vec<Upstream>,
-    /// Named conversation agents, asked for as model `waltz/<name>`.
+    /// Named conversation agents, asked for as model `waltz/<name>` or chosen by what they can do.
     pub(crate) agents: Vec<Agent>,
+    /// Who gets which task, before capabilities decide.
+    pub(crate) rules: Vec<Rule>,
+    /// Limits of plans and runs, and what teams must have.
+    pub(crate) routing: Routing,
     /// The feedback model.
     pub(crate) feedback: Feedback,
     /// The coaching loop.

@@ -29,6 +29,8 @@ mod rules;
 mod safetensors;
 #[path = "../../../../fuzz/laws/streams.rs"]
 mod streams;
+#[path = "../../../../fuzz/laws/tasks.rs"]
+mod tasks;
 
 #[test]
 fn fuzz_requests() {
@@ -79,6 +81,17 @@ fn fuzz_rules() {
     let mut small = b"[[rule]]\nid = \"own.a\"\ncategory = \"own\"\nseverity = 0.5\nmeans = \"m\"\nregex = 'a+b|[0-9]{2,3}'\nunless = [\"c\"]\n".to_vec();
     small.extend(format!("\n====\n{texts}").into_bytes());
     try_all("rules", 1_000, rules::law, vec![own, small, texts.as_bytes().to_vec()]);
+}
+
+#[test]
+fn fuzz_tasks() {
+    let small = r#"{"tasks":[{"id":"a","task_type":"code","metadata":{"size":3,"on":true,"s":"x"}},
+        {"id":"b","task_type":"code","depends_on":["a"],"skills":["sql"],"agent":"two"},
+        {"id":"c","task_type":"test","depends_on":["a","b"],"result":"done"},
+        {"id":"d","task_type":"code","depends_on":["c"]}],"security":true,"required_skills":["sql"]}"#;
+    let cyclic = small.replace("\"code\",\"metadata\"", "\"code\",\"depends_on\":[\"d\"],\"metadata\"");
+    let seeds = vec![file("examples/halo-tasks.json"), small.as_bytes().to_vec(), cyclic.into_bytes()];
+    try_all("tasks", 20_000, tasks::law, seeds);
 }
 
 #[test]

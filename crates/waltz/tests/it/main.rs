@@ -29,6 +29,7 @@ mod personal;
 #[path = "../../../waltz-store/tests/store/server.rs"]
 mod postgres;
 mod reload;
+mod route;
 mod storage_faults;
 mod stream_faults;
 mod streams;

@@ -115,26 +115,22 @@ impl Check<'_> {
         Some(SecretString::from(key.to_owned()))
     }
 
+    /// The agents; what they can do is checked with the router.
     pub(super) fn agents(
         &mut self,
         raw: &[raw::Agent],
         upstreams: &[Arc<Upstream>],
     ) -> Vec<Arc<ConversationAgent>> {
-        let mut names = BTreeSet::new();
         let mut agents = Vec::new();
         for (index, agent) in raw.iter().enumerate() {
             let at = |field: &str| format!("agents[{index}].{field}");
-            self.name(&at("name"), &agent.name, &mut names);
-            if let Some(task_type) = &agent.task_type {
-                self.word(&at("task_type"), task_type);
-            }
             agents.push(Arc::new(ConversationAgent {
                 name: agent.name.clone(),
                 variant: "default".to_owned(),
                 targets: self.targets(&at("targets"), &agent.targets, upstreams, true),
                 system_prompt: agent.system_prompt.clone(),
                 self_assess: agent.self_assess,
-                task_type: agent.task_type.clone(),
+                task_type: agent.task_types.first().cloned(),
             }));
         }
         agents

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Cost;
+
 /// The form that an upstream speaks.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -91,7 +93,7 @@ impl Adapters {
 }
 
 /// One named conversation agent.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Agent {
     /// Its name; clients ask for model `waltz/<name>`.
@@ -102,8 +104,37 @@ pub(crate) struct Agent {
     pub(crate) system_prompt: Option<String>,
     /// Ask the agent to assess its own answer in JSON.
     pub(crate) self_assess: bool,
-    /// The kind of task it does when a request does not say.
+    /// The kinds of task it does. The first is that of a request for it that does not say.
+    pub(crate) task_types: Vec<String>,
+    /// What it knows; tasks and teams can ask for it.
+    pub(crate) skills: Vec<String>,
+    /// What it costs, beside others; of agents that are equal otherwise the cheaper one is taken.
+    pub(crate) cost: Cost,
+    /// How often it succeeds; the best of those who do a task gets it.
+    pub(crate) success_rate: f64,
+    /// Tasks of one level of a plan that it takes.
+    pub(crate) max_concurrent: u32,
+    /// The name that `task_types` had before; naming it is a mistake.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     pub(crate) task_type: Option<String>,
+}
+
+impl Default for Agent {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            targets: Vec::new(),
+            system_prompt: None,
+            self_assess: false,
+            task_types: Vec::new(),
+            skills: Vec::new(),
+            cost: Cost::Medium,
+            success_rate: 0.5,
+            max_concurrent: 10,
+            task_type: None,
+        }
+    }
 }
 
 /// An upstream and a model of it.
