@@ -9,10 +9,12 @@ mod judge;
 mod lines;
 mod mock;
 mod model;
+mod release;
 mod route;
 mod screen;
 mod serve;
 mod train;
+mod variants;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -40,6 +42,8 @@ enum Command {
     Judge(judge::JudgeFile),
     Screen(screen::ScreenFile),
     Route(route::RouteFile),
+    Variants(variants::Variants),
+    Release(release::Releases),
     /// Show or check the configuration.
     #[command(subcommand)]
     Config(config::Config),
@@ -76,6 +80,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
         Command::Judge(judge) => judge.run(),
         Command::Screen(screen) => screen.run(),
         Command::Route(route) => route.run(),
+        Command::Variants(variants) => variants.run(),
+        Command::Release(releases) => releases.run(),
         Command::Config(config) => config.run(),
         Command::Data(data) => data.run(),
         Command::Model(model) => model.run(),

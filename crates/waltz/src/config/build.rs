@@ -4,6 +4,7 @@ mod agents;
 mod pii;
 mod routing;
 mod stage;
+mod variants;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -249,6 +250,7 @@ impl<'a> Check<'a> {
             },
             record_required: raw.record.required,
             run: self.run_limits(&raw.routing),
+            variants: self.variants(raw),
         }
     }
 
