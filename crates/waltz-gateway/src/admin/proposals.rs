@@ -131,21 +131,21 @@ impl Desk<'_> {
                     board.enact(&decided, board.version, self.at, &self.settings.rollout)?;
                 Ok(Step { events, change: change.clone() })
             };
-            // Of two decisions one is written; the other one then meets a proposal that is decided.
-            match self.update(&key, work).await {
-                Err(Error::Busy) => return Err(self.late(id).await?),
-                done => done.map(|_| ())?,
+            if let Err(error) = self.update(&key, work).await {
+                return Err(self.late(id, version).await?.unwrap_or(error));
             }
         } else if !self.store.change_rollout(&change).await? {
-            return Err(self.late(id).await?);
+            return Err(self.late(id, version).await?.unwrap_or(Error::Busy));
         }
         Ok(decided)
     }
 
-    /// What a decision that came too late is told.
-    async fn late(&self, id: &str) -> Result<Error, Error> {
-        let status = self.store.proposal(id).await?.map_or("gone", |stored| stored.proposal.status.as_str());
-        let why = format!("is {status} already");
-        Ok(waltz_rollout::Error::Proposal { proposal: id.to_owned(), why }.into())
+    /// Of two decisions one is written. What the other is told, if it is this one.
+    async fn late(&self, id: &str, version: i64) -> Result<Option<Error>, Error> {
+        let found = self.store.proposal(id).await?.filter(|stored| stored.version != version);
+        Ok(found.map(|stored| {
+            let why = format!("is {} already", stored.proposal.status.as_str());
+            waltz_rollout::Error::Proposal { proposal: id.to_owned(), why }.into()
+        }))
     }
 }
