@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use serde_json::Map;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Mutex, Notify, Semaphore};
 use waltz_coach::conversation::{ConversationAgent, SharedAgent};
 use waltz_coach::upstream::Target;
 use waltz_exchange::release::Pause;
@@ -35,7 +35,7 @@ pub struct Snapshot {
     pub version: i64,
     /// Who paused everything, while it is.
     pub paused: Option<Pause>,
-    boards: HashMap<String, HashMap<String, Board>>,
+    boards: HashMap<String, HashMap<String, Arc<Board>>>,
 }
 
 /// What the gateway knows of variants.
@@ -45,6 +45,8 @@ pub struct Variants {
     /// Told when everything is paused or goes on.
     pub turned: Notify,
     shadows: Arc<Semaphore>,
+    /// One at a time reads the boards, so that nothing older takes the place of what is newer.
+    reading: Mutex<()>,
 }
 
 /// An agent as one of its variants.
@@ -64,18 +66,20 @@ impl Default for Variants {
             snapshot: ArcSwap::default(),
             turned: Notify::new(),
             shadows: Arc::new(Semaphore::new(SHADOWS)),
+            reading: Mutex::new(()),
         }
     }
 }
 
 impl Snapshot {
-    fn read(state: RolloutState, stored: Vec<BoardStored>) -> Self {
-        let mut boards: HashMap<String, HashMap<String, Board>> = HashMap::new();
+    /// The boards after some of them changed.
+    fn next(&self, state: RolloutState, stored: Vec<BoardStored>) -> Self {
+        let mut boards = self.boards.clone();
         for BoardStored { key, state, .. } in stored {
             let BoardKey { agent, task_type } = key;
             match serde_json::from_str(&state) {
                 Ok(board) => {
-                    boards.entry(agent).or_default().insert(task_type, board);
+                    boards.entry(agent).or_default().insert(task_type, Arc::new(board));
                 }
                 // The agent as it is configured serves.
                 Err(error) => tracing::error!(agent, task_type, %error, "a board cannot be read"),
@@ -86,12 +90,7 @@ impl Snapshot {
 
     /// The board of an agent and a kind of task.
     pub fn board(&self, agent: &str, task_type: &str) -> Option<&Board> {
-        self.boards.get(agent)?.get(task_type)
-    }
-
-    /// All boards.
-    pub fn boards(&self) -> impl Iterator<Item = &Board> {
-        self.boards.values().flat_map(HashMap::values)
+        self.boards.get(agent)?.get(task_type).map(Arc::as_ref)
     }
 
     fn has_room(&self, agent: &str) -> bool {

@@ -17,8 +17,9 @@ use crate::sql::{Row, Statement};
 use crate::{Error, Store};
 
 const STATE: Statement = Statement::both("SELECT version, paused, proposed_at FROM rollout_state");
-const BOARDS: Statement =
-    Statement::both("SELECT agent, task_type, version, state FROM boards ORDER BY agent, task_type");
+const BOARDS: Statement = Statement::both(
+    "SELECT agent, task_type, version, state FROM boards WHERE changed > $1 ORDER BY agent, task_type",
+);
 const BOARD: Statement = Statement::both(
     "SELECT agent, task_type, version, state FROM boards WHERE agent = $1 AND task_type = $2",
 );
@@ -143,8 +144,14 @@ impl Store {
 
     /// Every board.
     pub async fn boards(&self) -> Result<Vec<BoardStored>, Error> {
+        self.boards_since(-1).await
+    }
+
+    /// The boards that changed after a version of [`RolloutState`].
+    pub async fn boards_since(&self, version: i64) -> Result<Vec<BoardStored>, Error> {
         let operation = "read boards";
-        let rows = self.readers.fetch_all(BOARDS, &[]).await.map_err(Error::database(operation))?;
+        let rows =
+            self.readers.fetch_all(BOARDS, &[version.into()]).await.map_err(Error::database(operation))?;
         rows.iter().map(|row| board(row).map_err(Error::database(operation))).collect()
     }
 

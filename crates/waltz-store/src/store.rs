@@ -180,19 +180,15 @@ impl Store {
     }
 
     async fn end(&self, order: Order) -> Result<(), Error> {
-        if let Some(pen) = &self.pen
-            && let Some(writer) = pen.lock().await.take()
-        {
-            writer.close(false).await?;
-        }
         let Some(Writing { journal, drain, lock }) = &self.writing else {
             self.readers.close().await;
-            return Ok(());
+            return self.put_pen_down().await;
         };
         journal.close();
         let writer = drain.end(order).await?;
         // Readers go first: a checkpoint cannot pass a snapshot that is still read.
         self.readers.close().await;
+        let pen = self.put_pen_down().await;
         let all_drained = journal.undrained_bytes() == 0;
         let ended = match writer {
             Some(writer) => writer.close(order == Order::Finish).await,
@@ -202,6 +198,14 @@ impl Store {
         if order == Order::Finish && !all_drained {
             return Err(Error::DrainStopped);
         }
-        ended
+        ended.and(pen)
+    }
+
+    async fn put_pen_down(&self) -> Result<(), Error> {
+        let Some(pen) = &self.pen else { return Ok(()) };
+        match pen.lock().await.take() {
+            Some(writer) => writer.close(false).await,
+            None => Ok(()),
+        }
     }
 }

@@ -130,7 +130,7 @@ impl BoardView {
 impl ReleaseView {
     /// A release under the operator's limit.
     pub fn of(run: &ReleaseRun, cap: u8) -> Self {
-        Self { release: run.release.clone(), percent: run.percent(cap), counted: run.step.clone() }
+        Self { release: run.release.clone(), percent: run.percent(cap), counted: run.step }
     }
 }
 

@@ -13,7 +13,7 @@ use waltz_rollout::{Board, BoardEvent};
 use waltz_store::{BoardKey, LearnedLesson, LessonStored, RolloutChange, Store};
 
 use super::mirror::Mirror;
-use super::{Snapshot, Variants, webhook};
+use super::{Variants, webhook};
 use crate::admin::{self, Desk, Error};
 use crate::live::Gateway;
 use crate::settings::VariantSettings;
@@ -36,13 +36,15 @@ const ITSELF: &str = "waltz";
 impl Variants {
     /// Reads the boards if they changed. Returns whether they did.
     pub async fn refresh(&self, store: &Store) -> Result<bool, Error> {
+        let _reading = self.reading.lock().await;
+        let before = self.snapshot();
         let state = store.rollout_state().await?;
-        if state.version == self.snapshot().version && state.version != 0 {
+        if state.version == before.version {
             return Ok(false);
         }
         // Boards may be newer than the number; then they are read once more.
-        let boards = store.boards().await?;
-        self.renew(Snapshot::read(state, boards));
+        let changed = store.boards_since(before.version).await?;
+        self.renew(before.next(state, changed));
         Ok(true)
     }
 }
@@ -79,7 +81,8 @@ impl Work {
         let store = &gateway.store;
         let live = gateway.live.load_full();
         let settings = &live.settings.variants;
-        learn_all(store, settings).await?;
+        // After a time without the database there is more than one batch.
+        while learn_all(store, settings).await? == BATCH && !gateway.draining.is_cancelled() {}
         if self.swept.is_none_or(|swept| swept.elapsed() >= SWEEP) {
             sweep(store, settings).await?;
             self.swept = Some(Instant::now());
@@ -106,9 +109,10 @@ fn desk<'a>(store: &'a Store, settings: &'a VariantSettings) -> Desk<'a> {
     Desk { store, settings, agents: &[], by: ITSELF, at: Timestamp::now() }
 }
 
-/// Lets every board learn what is there to be learned.
-async fn learn_all(store: &Store, settings: &VariantSettings) -> Result<(), Error> {
+/// Lets boards learn what is there to be learned, and returns how much of it was looked at.
+async fn learn_all(store: &Store, settings: &VariantSettings) -> Result<usize, Error> {
     let open = store.open_lessons(BATCH).await?;
+    let looked = open.len();
     let key = |LessonStored { lesson, .. }: LessonStored| BoardKey {
         agent: lesson.agent,
         task_type: lesson.task_type,
@@ -117,7 +121,7 @@ async fn learn_all(store: &Store, settings: &VariantSettings) -> Result<(), Erro
     for key in &keys {
         learn(store, key, settings).await?;
     }
-    Ok(())
+    Ok(looked)
 }
 
 /// Lets a board learn. Whoever is faster has learned; the rest is looked at anew.

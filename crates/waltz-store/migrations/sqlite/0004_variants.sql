@@ -1,11 +1,14 @@
--- The state of the variants of one agent and task type, as JSON. `version` counts its writes, for compare-and-swap.
+-- The state of the variants of one agent and task type, as JSON. `version` counts its writes, for compare-and-swap;
+-- `changed` is the version of `rollout_state` that the last of them made.
 CREATE TABLE boards (
     agent TEXT NOT NULL,
     task_type TEXT NOT NULL,
     version INTEGER NOT NULL,
+    changed INTEGER NOT NULL,
     state TEXT NOT NULL,
     PRIMARY KEY (agent, task_type)
 );
+CREATE INDEX boards_changed ON boards (changed);
 
 -- What came of answers of variants. Each is learned once: in the transaction that writes its board. `refused` says
 -- why one could not be learned.

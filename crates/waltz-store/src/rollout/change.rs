@@ -13,18 +13,25 @@ use crate::rows::micros;
 use crate::sql::{Statement, Transaction, Value};
 use crate::{Error, Store};
 
-const NEXT_VERSION: Statement = Statement::both("UPDATE rollout_state SET version = version + 1");
+/// The row is held until the change is committed, so that versions appear in order.
+const NEXT_VERSION: Statement =
+    Statement::both("UPDATE rollout_state SET version = version + 1 RETURNING version");
 const INSERT_BOARD: Statement = Statement::both(
-    "INSERT INTO boards (agent, task_type, version, state) VALUES ($1, $2, 1, $3)
+    "INSERT INTO boards (agent, task_type, version, state, changed) VALUES ($1, $2, 1, $3, $4)
      ON CONFLICT (agent, task_type) DO NOTHING RETURNING version",
 );
 const UPDATE_BOARD: Statement = Statement::both(
-    "UPDATE boards SET state = $3, version = version + 1 WHERE agent = $1 AND task_type = $2 AND version = $4
+    "UPDATE boards SET state = $3, changed = $4, version = version + 1
+     WHERE agent = $1 AND task_type = $2 AND version = $5
      RETURNING version",
 );
-const LEARN: Statement = Statement::both(
-    "UPDATE lessons SET learned = $2, refused = $3 WHERE number = $1 AND NOT learned RETURNING number",
+const LEARN: Statement = Statement::each(
+    "UPDATE lessons SET learned = TRUE WHERE NOT learned AND number IN (SELECT value FROM json_each($1))
+     RETURNING number",
+    "UPDATE lessons SET learned = TRUE
+     WHERE NOT learned AND number IN (SELECT value::bigint FROM json_array_elements_text($1::json)) RETURNING number",
 );
+const REFUSE: Statement = Statement::both("UPDATE lessons SET refused = $2 WHERE number = $1");
 const INSERT_EVENT: Statement =
     Statement::both("INSERT INTO rollout_events (at, agent, task_type, event) VALUES ($1, $2, $3, $4)");
 const INSERT_ROLLBACK: Statement = Statement::both(
@@ -93,8 +100,9 @@ impl Store {
     /// Makes a change. Returns false, and changes nothing, when somebody else changed one of its parts first.
     pub async fn change_rollout(&self, change: &RolloutChange) -> Result<bool, Error> {
         self.with_pen(async |transaction| {
-            transaction.execute(NEXT_VERSION, &[]).await?;
-            write(transaction, change).await
+            let rows = transaction.fetch_all(NEXT_VERSION, &[]).await?;
+            let version: i64 = rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get("version")?;
+            write(transaction, change, version).await
         })
         .await
     }
@@ -109,13 +117,18 @@ impl Store {
     }
 }
 
-async fn write(transaction: &mut Transaction<'_>, change: &RolloutChange) -> Result<bool, sqlx::Error> {
+async fn write(
+    transaction: &mut Transaction<'_>,
+    change: &RolloutChange,
+    next: i64,
+) -> Result<bool, sqlx::Error> {
     if let Some(BoardStored { key, version, state }) = &change.board {
         let (agent, task_type) = (key.agent.as_str().into(), key.task_type.as_str().into());
+        let state = state.as_str().into();
         let written = match version {
-            0 => transaction.fetch_all(INSERT_BOARD, &[agent, task_type, state.as_str().into()]).await?,
+            0 => transaction.fetch_all(INSERT_BOARD, &[agent, task_type, state, next.into()]).await?,
             version => {
-                let arguments = [agent, task_type, state.as_str().into(), (*version).into()];
+                let arguments = [agent, task_type, state, next.into(), (*version).into()];
                 transaction.fetch_all(UPDATE_BOARD, &arguments).await?
             }
         };
@@ -123,10 +136,16 @@ async fn write(transaction: &mut Transaction<'_>, change: &RolloutChange) -> Res
             return Ok(false);
         }
     }
-    for LearnedLesson { number, refused } in &change.learned {
-        let arguments = [(*number).into(), Some(true).into(), refused.as_deref().into()];
-        if transaction.fetch_all(LEARN, &arguments).await?.is_empty() {
+    if !change.learned.is_empty() {
+        let numbers: Vec<i64> = change.learned.iter().map(|learned| learned.number).collect();
+        let learned = transaction.fetch_all(LEARN, &[json(&numbers)?.as_str().into()]).await?;
+        if learned.len() != numbers.len() {
             return Ok(false);
+        }
+    }
+    for LearnedLesson { number, refused } in &change.learned {
+        if let Some(reason) = refused {
+            transaction.execute(REFUSE, &[(*number).into(), reason.as_str().into()]).await?;
         }
     }
     for proposal in &change.proposals {

@@ -168,7 +168,9 @@ pub(super) async fn a_change_of_variants_is_all_or_nothing(store: &Store) {
     assert_eq!(store.boards().await.unwrap().len(), 1);
     assert_eq!(store.rollout_events(Some("writer"), None, 10).await.unwrap().len(), 1);
     assert!(store.rollout_events(None, Some("other"), 10).await.unwrap().is_empty());
+    assert!(store.boards_since(state.version).await.unwrap().is_empty(), "nothing changed since");
     assert!(store.change_rollout(&board(1, "{}")).await.unwrap());
+    assert_eq!(store.boards_since(state.version).await.unwrap().len(), 1);
     assert_eq!(store.rollout_state().await.unwrap().version, state.version + 1);
 }
 
