@@ -32,13 +32,13 @@ pub struct Incoming {
     pub body: Bytes,
     /// Who sent it.
     pub caller: Caller,
-    /// The plan that it carries out, if it is a task of one.
-    pub errand: Option<Errand>,
+    /// Where it stands in a plan, if it is a task of one.
+    pub planned: Option<Planned>,
 }
 
-/// What a request is for that a run makes.
+/// Where a request that a run makes stands in its plan.
 #[derive(Clone, Debug)]
-pub struct Errand {
+pub struct Planned {
     /// Which task it is.
     pub task: RunTask,
     /// Why the plan gave it to its agent.
@@ -122,7 +122,7 @@ impl Incoming {
         let mut record =
             blank_record(self.request_id.clone(), self.caller.tenant.clone(), self.path, self.at);
         record.traceparent = trace::traceparent(&self.headers);
-        if let Some(Errand { task, reason }) = &self.errand {
+        if let Some(Planned { task, reason }) = &self.planned {
             record.run = Some(task.clone());
             record.route_reason = Some(reason.clone());
         }

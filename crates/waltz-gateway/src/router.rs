@@ -30,7 +30,7 @@ use crate::client::Client;
 use crate::dialect::{Dialect, MESSAGES};
 use crate::idempotency;
 use crate::live::{Gateway, Live};
-use crate::receive::{Errand, Incoming};
+use crate::receive::{Incoming, Planned};
 use crate::record::Recorded;
 use crate::underway::{Underway, begin, reply_again, reply_from};
 use crate::{pipeline, reply};
@@ -129,7 +129,7 @@ pub(crate) struct Admitted {
     pub(crate) began: Instant,
     pub(crate) at: Timestamp,
     /// Set for what a run asks for itself; no client can.
-    pub(crate) errand: Option<Errand>,
+    pub(crate) planned: Option<Planned>,
 }
 
 impl FromRequestParts<Arc<Gateway>> for Admitted {
@@ -142,7 +142,7 @@ impl FromRequestParts<Arc<Gateway>> for Admitted {
         let request_id = parts.extensions.get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
         let headers = std::mem::take(&mut parts.headers);
         let (began, at) = (Instant::now(), Timestamp::now());
-        Ok(Self { caller, live, headers, request_id, began, at, errand: None })
+        Ok(Self { caller, live, headers, request_id, began, at, planned: None })
     }
 }
 

@@ -38,10 +38,10 @@ pub(crate) fn begin<F>(
 where
     F: Future<Output = Recorded> + Send + 'static,
 {
-    let Admitted { caller, live, headers, request_id, began, at, errand } = admitted;
+    let Admitted { caller, live, headers, request_id, began, at, planned } = admitted;
     let (client, line) =
         line(live.settings.heartbeat, live.settings.patience, gateway.stopping.clone(), Dialect::of(path));
-    let incoming = Incoming { request_id, path, at, began, headers, body, caller, errand };
+    let incoming = Incoming { request_id, path, at, began, headers, body, caller, planned };
     let (id, tenant) = (incoming.request_id.clone(), incoming.caller.tenant.clone());
     let seen = Arc::clone(&live);
     let guarded = Arc::clone(gateway);

@@ -191,6 +191,29 @@ async fn twelve_tasks_run_under_the_guard_and_an_unsafe_result_is_coached_before
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_feedback_model_reads_the_safety_critical_tasks_of_a_run() {
+    let mock = Mock::start(
+        "[[reply]]\nwhen = { judging = true }\nverdict = { unsafe = false }\n[[reply]]\ntext = \"Well done.\"\n",
+    );
+    let feedback = "[feedback]\ntargets = [{ upstream = \"openai\", model = \"judge\" }]\n";
+    let gateway = Gateway::start(&format!("{}{feedback}", team(&mock)), &[]);
+    let reply = gateway.post(RUN, example("halo-tasks.json"), &[]).await;
+    let results = by_task(&reply.json()["results"]);
+    let critical = results.values().filter(|result| result["safety_critical"] == true);
+    let critical: Vec<&str> = critical.map(|result| result["task"].as_str().unwrap()).collect();
+    assert_eq!(critical, ["help", "review"]);
+    let asked = mock.requests().await.iter().filter(|request| request["body"]["model"] == "judge").count();
+    assert_eq!(asked, 2);
+    let session = gateway.session_of(&reply).await;
+    for exchange in session["exchanges"].as_array().unwrap() {
+        let (record, task) = (&exchange["record"], exchange["record"]["run"]["task"].as_str().unwrap());
+        let deep = if critical.contains(&task) { ("always", 3) } else { ("flagged", 0) };
+        let verdict = &record["choices"][0]["draft"]["verdict"];
+        assert_eq!((&record["depth"], &verdict["level"]), (&json!(deep.0), &json!(deep.1)), "{task}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_the_guard_the_plan_is_the_same() {
     let (mock, other) = (harmful_review(), harmful_review());
     let guarded = Gateway::start(&team(&mock), &[]);

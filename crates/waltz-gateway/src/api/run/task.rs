@@ -15,7 +15,7 @@ use waltz_exchange::{id, json as strict_json};
 use super::RUN;
 use crate::client::{Head, Line};
 use crate::live::{AGENT_PREFIX, Gateway, Live};
-use crate::receive::{self, Incoming};
+use crate::receive::{Incoming, Planned};
 use crate::router::Admitted;
 use crate::underway::begin;
 use crate::{pipeline, reply};
@@ -50,7 +50,7 @@ pub(super) async fn exchange(context: &Context<'_>, errand: Errand<'_>) -> Resul
         request_id: id::new_request_id(),
         began: Instant::now(),
         at: Timestamp::now(),
-        errand: Some(receive::Errand { task, reason: errand.assignment.reason.clone() }),
+        planned: Some(Planned { task, reason: errand.assignment.reason.clone() }),
     };
     let (exchange, line) = begin(gateway, admitted, body, RUN, pipeline::run);
     gateway.tasks.spawn(exchange);
