@@ -1,5 +1,7 @@
 //! `waltz variants`.
 
+mod text;
+
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -10,13 +12,14 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use waltz_exchange::proposal::ProposalStatus;
 use waltz_exchange::rollback::RollbackStatus;
-use waltz_gateway::admin::{Act, Add, BoardView, Decide, Desk, Explained, Judgement, Queue};
+use waltz_gateway::admin::{Act, Add, Decide, Desk, Judgement};
 use waltz_gateway::settings::VariantSettings;
 use waltz_rollout::patch::Setup;
 use waltz_rollout::review;
 use waltz_store::{BoardKey, Store};
 
 use super::{ConfigOptions, Exit, configured_part, data, print, runtime};
+use text::{board, explained, proposal, queue, rollback};
 
 /// Look at the variants of agents, and change which of them serve.
 ///
@@ -351,74 +354,6 @@ fn read<T: DeserializeOwned>(file: &Path) -> Result<T, Exit> {
     }
     let wrong = |error| Exit { code: 2, message: format!("`{}` cannot be read: {error}", file.display()) };
     serde_json::from_str(&text).map_err(wrong)
-}
-
-fn board(view: &BoardView) -> Vec<String> {
-    let mut lines = vec![format!("{}/{}  serves {}", view.agent, view.task_type, view.serving)];
-    if let Some(reason) = &view.frozen {
-        lines.push(format!("  frozen: {reason}"));
-    }
-    if view.paused {
-        lines.push("  paused".to_owned());
-    }
-    for variant in &view.variants {
-        lines.push(format!(
-            "  {:24} {:12} share {:>4.0} %  Q {:.3}  {} outcomes, {:.0} % succeeded",
-            variant.name,
-            variant.status.as_str(),
-            100.0 * variant.share,
-            variant.q_value,
-            variant.visits,
-            100.0 * variant.success_rate
-        ));
-    }
-    lines
-}
-
-fn explained(view: &Explained) -> Vec<String> {
-    let mut lines = board(&view.board);
-    for variant in &view.board.variants {
-        lines.push(String::new());
-        lines.push(format!("{}:", variant.name));
-        lines.extend(variant.decision.iter().map(|decision| format!("  {}", decision.reasoning)));
-        let explanation = view.explanations.get(&variant.name);
-        lines.extend(explanation.into_iter().flat_map(|why| &why.sentences).map(|why| format!("  {why}")));
-    }
-    lines
-}
-
-fn rollback(view: &waltz_gateway::admin::RollbackView) -> String {
-    let event = &view.event;
-    format!(
-        "{}  {}  {}/{}  {} -> {}  {}  {}",
-        event.rollback_id,
-        event.timestamp,
-        event.agent_name,
-        event.task_type,
-        event.from_variant,
-        event.to_variant,
-        view.status.as_str(),
-        event.reason
-    )
-}
-
-fn proposal(proposal: &waltz_exchange::proposal::Proposal) -> String {
-    format!(
-        "{}  {}  {}/{}  {} {}  confidence {:.2}  {}",
-        proposal.proposal_id,
-        proposal.status.as_str(),
-        proposal.agent_name,
-        proposal.task_type,
-        proposal.proposal_type.as_str(),
-        proposal.variant,
-        proposal.confidence,
-        proposal.reasoning
-    )
-}
-
-fn queue(queue: &Queue) -> Vec<String> {
-    let proposals = queue.proposals.iter().map(|listed| proposal(&listed.proposal));
-    proposals.chain(queue.rollbacks.iter().map(rollback)).collect()
 }
 
 /// The fields of an object, one a line.
