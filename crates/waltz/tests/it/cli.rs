@@ -115,6 +115,7 @@ fn chat_shows_the_draft_while_it_is_coached() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("waltz.toml"), mock.upstream("main")).unwrap();
     let mut chat = Command::new(BINARY)
+        .env_remove("WALTZ_MODELS")
         .args(["chat", "--model", "mock"])
         .current_dir(folder.path())
         .stdin(Stdio::piped())

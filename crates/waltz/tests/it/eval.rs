@@ -181,6 +181,7 @@ async fn a_run_that_was_killed_or_stopped_goes_on_and_asks_nothing_twice() {
         let stalls = Mock::start("[[reply]]\ntimes = 3\nstyle = \"help\"\n[[reply]]\ndelay_ms = 600000\n");
         prepare(here, &stalls);
         let child = Command::new(BINARY)
+            .env_remove("WALTZ_MODELS")
             .args(["eval", "prompts.jsonl", "--out", "out", "--model", "mock", "--concurrency", "1"])
             .current_dir(here)
             .stdout(Stdio::null())
@@ -337,6 +338,7 @@ struct Scripted {
 impl Scripted {
     fn start() -> Self {
         let mut child = Command::new(BINARY)
+            .env_remove("WALTZ_MODELS")
             .args(["mock", "--listen", "127.0.0.1:0", "--scenarios"])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
