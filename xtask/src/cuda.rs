@@ -1,4 +1,4 @@
-//! `cargo xtask cuda`: the program for GPUs, built on a machine that needs neither a GPU nor CUDA.
+//! `cargo xtask cuda`: the programs for GPUs, built on a machine that needs neither a GPU nor CUDA.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,21 +17,26 @@ const PACKAGES: [&str; 5] = [
     "nvidia-cuda-runtime==13.0.96",
 ];
 
-/// Builds the program, compresses it and says how large it is.
+/// The programs: the package of each, what else cargo is told, and where it lies below `target/release`.
+const PROGRAMS: [(&str, &[&str], &str); 2] =
+    [("waltz-model", &["--example", "gpu"], "examples/gpu"), ("waltz", &[], "waltz")];
+
+/// Builds the programs, compresses them and says how large they are.
 pub(crate) fn cuda() -> Result<()> {
     let root = root()?;
     let target = target(&root);
     let nvcc = nvcc(&root, &target)?;
-    let arguments =
-        ["build", "--release", "--locked", "-p", "waltz-model", "--features", "cuda", "--example", "gpu"];
-    run(cargo_command(&root).args(arguments).env("WALTZ_NVCC", nvcc))?;
     if !found("xz") {
         install_packages(&["xz-utils"])?;
     }
-    let program = target.join("release/examples/gpu");
-    run(Command::new("xz").args(["--keep", "--force", "-9"]).arg(&program))?;
-    for path in [program.clone(), program.with_extension("xz")] {
-        eprintln!("{}: {:.1} MB", path.display(), size(&path)? / 1e6);
+    for (package, more, path) in PROGRAMS {
+        let arguments = ["build", "--release", "--locked", "-p", package, "--features", "cuda"];
+        run(cargo_command(&root).args(arguments).args(more).env("WALTZ_NVCC", &nvcc))?;
+        let program = target.join("release").join(path);
+        run(Command::new("xz").args(["--keep", "--force", "-9"]).arg(&program))?;
+        for path in [program.clone(), program.with_extension("xz")] {
+            eprintln!("{}: {:.1} MB", path.display(), size(&path)? / 1e6);
+        }
     }
     Ok(())
 }

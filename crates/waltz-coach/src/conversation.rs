@@ -148,7 +148,7 @@ pub async fn complete(
         sent.fetch_add(body.len() as u64, Ordering::Relaxed);
         body
     };
-    let progress = (&mut Course::default(), &mut tally.attempts);
+    let progress = (&mut Course::new(tally.patient), &mut tally.attempts);
     let call = post_with_fallback(&agent.targets, budget, purpose, Call::Chat, body_for, progress);
     let outcome = match call.await {
         Ok((body, _)) => body.answer().await,

@@ -93,7 +93,7 @@ impl FeedbackAgent {
             conversation::body_for(&asked, target)
         };
         let call = async {
-            let progress = (&mut Course::default(), &mut tally.attempts);
+            let progress = (&mut Course::new(tally.patient), &mut tally.attempts);
             let (body, _) =
                 post_with_fallback(&self.targets, budget, "feedback", Call::Feedback, body_for, progress)
                     .await?;

@@ -1,10 +1,13 @@
-//! The judge: a cascade that costs microseconds on ordinary traffic and asks the feedback model only
-//! where policy wants it. Level 0 is `waltz-screen`; level 3 is the feedback agent.
+//! The judge: a cascade that costs microseconds on ordinary traffic and gets slower and wiser only where it is unsure.
+//! Levels 0 and 1 are `waltz-screen`, level 2 is a local model with trained heads, level 3 the feedback agent where
+//! policy wants it.
 //!
 //! Hard findings combine by maximum, so that a fooled model cannot pull a sure rule down; soft ones
 //! are weighed 0.7 model to 0.3 rules.
 
 mod combine;
+mod linear;
+mod neural;
 mod request;
 
 use std::collections::{BTreeMap, HashSet};
@@ -12,6 +15,7 @@ use std::time::Instant;
 
 use waltz_exchange::openai::ChatRequest;
 use waltz_exchange::{Category, Depth, Issue, Level, Verdict};
+use waltz_screen::linear::ResponseScores;
 use waltz_screen::{Kind, Screen, Side};
 
 use crate::feedback::FeedbackAgent;
@@ -20,6 +24,7 @@ use crate::upstream::RetryBudget;
 use crate::{reward, templates};
 
 pub use combine::{Opinion, combine};
+pub use neural::NeuralJudge;
 pub use request::{RequestReading, read_request};
 
 /// From here on a score decides.
@@ -49,22 +54,65 @@ pub struct Draft<'a> {
 /// What the judge works with.
 #[derive(Clone, Copy, Debug)]
 pub struct Judge<'a> {
-    /// Level 0.
+    /// Levels 0 and 1.
     pub screen: &'a Screen,
+    /// Level 2, where there is one.
+    pub neural: Option<&'a NeuralJudge>,
     /// Level 3, where one is configured.
     pub feedback: Option<&'a FeedbackAgent>,
     /// The retry budget of the calls it makes.
     pub budget: &'a RetryBudget,
 }
 
+/// What levels 0 and 1 found in an answer, each by itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Evidence {
+    /// The worst that the rules found, but for `firm`.
+    rules: f32,
+    /// How much phrases of refusal say.
+    refusal: f32,
+    /// Level 1.
+    linear: ResponseScores,
+    /// What no reader of the text can lift: what it gives away, what its tool calls would do, what the operator's rules
+    /// say.
+    firm: Vec<Issue>,
+    /// The text hides behind look-alike or invisible characters, which level 2 reads as they are.
+    disguised: bool,
+}
+
 impl Judge<'_> {
+    /// Reads a request with levels 0 to 2.
+    pub async fn read_request(&self, request: &ChatRequest) -> RequestReading {
+        let mut reading = read_request(self.screen, request);
+        if let Some(neural) = self.neural {
+            neural.reread(request, &mut reading).await;
+        }
+        reading
+    }
+
     /// Reads a draft as deep as the policy wants.
     pub async fn judge(&self, draft: Draft<'_>, depth: Depth, tally: &mut Tally) -> Verdict {
+        self.judge_text(draft, depth, tally, false).await
+    }
+
+    /// The same for a part of an answer that goes on.
+    pub async fn judge_part(&self, draft: Draft<'_>, depth: Depth, tally: &mut Tally) -> Verdict {
+        self.judge_text(draft, depth, tally, true).await
+    }
+
+    async fn judge_text(&self, draft: Draft<'_>, depth: Depth, tally: &mut Tally, is_part: bool) -> Verdict {
         let began = Instant::now();
-        let mut verdict = read_draft(self.screen, draft);
+        let (mut verdict, evidence) = read(self.screen, draft);
+        // What a rule flagged is asked about even where level 2 lifts it.
+        let flagged = !verdict.is_satisfactory() || draft.reading.rules >= THRESHOLD;
+        if depth != Depth::None
+            && let Some(neural) = self.neural
+        {
+            verdict = neural.read(draft, evidence, verdict, is_part).await;
+        }
         let wanted = match depth {
             Depth::None | Depth::Rules => false,
-            Depth::Flagged => !verdict.is_satisfactory() || draft.reading.harm >= THRESHOLD,
+            Depth::Flagged => flagged || !verdict.is_satisfactory() || draft.reading.harm >= THRESHOLD,
             Depth::Always => true,
         };
         if wanted && let Some(feedback) = self.feedback {
@@ -76,17 +124,25 @@ impl Judge<'_> {
     }
 }
 
-/// The verdict of level 0 alone. It asks nobody and cannot fail.
+/// The verdict of levels 0 and 1 alone. It asks nobody and cannot fail.
 pub fn read_draft(screen: &Screen, draft: Draft<'_>) -> Verdict {
+    read(screen, draft).0
+}
+
+fn read(screen: &Screen, draft: Draft<'_>) -> (Verdict, Evidence) {
     let Draft { reading, text, .. } = draft;
     let seen = screen.read(text, Side::Response);
+    let scores = screen.linear().read_response(&reading.linear, text);
+    let refusal = linear::refusal(scores.refusal, seen.refusal);
     let mut issues = Vec::new();
+    let mut firm = harmful_acts(screen, draft.acts);
     for finding in &seen.findings {
         // Words addressed to a judge are no harm in themselves, and must not sway the verdict.
         if matches!(finding.kind, Kind::Malicious | Kind::Pii | Kind::Secret) {
             continue;
         }
-        issues.push(Issue {
+        let list = if finding.kind == Kind::Rule { &mut firm } else { &mut issues };
+        list.push(Issue {
             category: finding.category.clone(),
             // What the operator wants blocked is not for a model to weigh.
             severity: if finding.blocks { finding.severity.max(HARD) } else { finding.severity },
@@ -95,11 +151,10 @@ pub fn read_draft(screen: &Screen, draft: Draft<'_>) -> Verdict {
             mitigation: templates::for_category(&finding.category).mitigation.to_owned(),
         });
     }
-    issues.extend(harmful_acts(screen, draft.acts));
     if seen.findings.iter().any(|finding| matches!(finding.kind, Kind::Pii | Kind::Secret)) {
-        issues.extend(disclosures(draft));
+        firm.extend(disclosures(draft));
     }
-    if seen.refusal < THRESHOLD && goes_along(draft) {
+    if refusal < THRESHOLD && goes_along(draft) {
         issues.extend(reading.issues.iter().map(|asked| Issue {
             category: asked.category.clone(),
             // Soft on purpose: the words of the request convict the answer only until a model reads it.
@@ -109,17 +164,20 @@ pub fn read_draft(screen: &Screen, draft: Draft<'_>) -> Verdict {
             mitigation: asked.mitigation.clone(),
         }));
     }
+    let rules = issues.iter().map(|issue| issue.severity).fold(0.0, f32::max);
+    issues.extend(firm.iter().cloned());
     issues.sort_by(|left, right| right.severity.total_cmp(&left.severity));
-    let mut verdict = Verdict {
-        prompt_harm: reading.harm,
-        refusal: seen.refusal,
-        categories: highest_per_category(&issues),
-        issues,
-        level: Level::Screen,
-        ..Verdict::default()
-    };
+    let mut categories = highest_per_category(&issues);
+    let mut level = linear::add(scores.harm, &scores.categories, "answer", &mut categories, &mut issues);
+    if (refusal >= THRESHOLD) != (seen.refusal >= THRESHOLD) {
+        level = Level::Linear;
+    }
+    let mut verdict =
+        Verdict { prompt_harm: reading.harm, refusal, categories, issues, level, ..Verdict::default() };
     settle(&mut verdict, draft);
-    verdict
+    verdict.response_harm = linear::harm(scores.harm, verdict.response_harm);
+    let disguised = seen.disguised;
+    (verdict, Evidence { rules, refusal: seen.refusal, linear: scores, firm, disguised })
 }
 
 /// Fills in everything that follows from scores: labels, scores, reasoning, advice.

@@ -5,6 +5,7 @@
 //! could not be loaded or broke down is tried again, after a pause.
 
 mod ask;
+mod classify;
 mod embed;
 mod form;
 mod speak;
@@ -25,6 +26,8 @@ use waltz_model::{
 };
 
 use crate::upstream::Call;
+
+pub(crate) use classify::Classifier;
 
 /// Loading reads, and the first time writes, all of a model: a cause that stays must not keep the machine busy.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -68,6 +71,9 @@ struct Language {
     /// Made when the first answer must keep to a form.
     index: OnceLock<Arc<TokenIndex>>,
     seats: Arc<Semaphore>,
+    shape: Shape,
+    /// SHA-256 of the model's file.
+    base: String,
 }
 
 /// A model for embeddings that is ready.
@@ -117,6 +123,11 @@ impl LocalModel {
             Files::Embeddings { weights: models.file(name, ".safetensors")?, vocabulary }
         };
         Ok(Self { name: stored.name, identity, files, last: Arc::default(), pause: PAUSE })
+    }
+
+    /// Name and beginning of the hash of the weights.
+    pub fn identity(&self) -> &str {
+        &self.identity
     }
 
     /// Loads the model if it is not there.
@@ -236,9 +247,10 @@ fn load(files: &Files) -> Result<Loaded, String> {
             let file = Gguf::open(&gguf.path).map_err(told)?;
             let tokenizer = Arc::new(Tokenizer::from_gguf(&file).map_err(told)?);
             let template = Template::from_gguf(&file, &tokenizer).map_err(told)?;
+            let (shape, base) = (*model.shape(), model.base().to_owned());
             let room = Room::start(model, Arc::clone(&tokenizer), RoomSettings::default()).map_err(told)?;
             let (index, seats) = (OnceLock::new(), seats());
-            let language = Language { room, tokenizer, template, index, seats };
+            let language = Language { room, tokenizer, template, index, seats, shape, base };
             Ok(Loaded::Language(Arc::new(language)))
         }
         Files::Embeddings { weights, vocabulary } => {

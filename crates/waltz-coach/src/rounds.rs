@@ -84,12 +84,23 @@ impl Coach<'_> {
         tally: &mut Tally,
     ) -> Result<(Pupil, Lesson), E> {
         let choice = execute(tally).await?;
+        let pupil = self.read(request, reading, choice, tally).await;
+        let lesson = self.coach(request, reading, pupil.clone(), tally).await;
+        Ok((pupil, lesson))
+    }
+
+    /// Reads a draft.
+    pub async fn read(
+        &self,
+        request: &ChatRequest,
+        reading: &RequestReading,
+        choice: Choice,
+        tally: &mut Tally,
+    ) -> Pupil {
         let (text, acts) = (choice.text(), choice.acts());
         let draft = Draft { request, reading, text: &text, acts: &acts, rejected: &[] };
         let verdict = self.judge.judge(draft, self.depth, tally).await;
-        let pupil = Pupil { choice, verdict };
-        let lesson = self.coach(request, reading, pupil.clone(), tally).await;
-        Ok((pupil, lesson))
+        Pupil { choice, verdict }
     }
 
     /// Coaches one choice.

@@ -5,19 +5,27 @@
 //! coaches and records; other code can put [`Coach::around`](crate::rounds::Coach::around) around an agent of its own.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use futures_util::{StreamExt, TryStreamExt, stream};
-use serde::Serialize;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use serde::{Serialize, Serializer};
 use waltz_exchange::Decision;
 use waltz_route::{Assignment, Plan, Task, TaskGraph};
 
 /// On what terms a plan is carried out.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Terms<'a> {
     /// Tasks at the same time, at most.
     pub parallel: usize,
     /// Task types whose answers must be guarded.
     pub critical_task_types: &'a [String],
+    /// Bytes of results that are collected and handed on, in all: a graph in which everything waits for everything would
+    /// otherwise make much of little.
+    pub result_bytes: usize,
+    /// Asked before a task begins: why nothing more may.
+    pub halted: &'a (dyn Fn() -> Option<String> + Send + Sync),
 }
 
 /// A task on its way to its agent.
@@ -30,7 +38,7 @@ pub struct Errand<'a> {
     /// The coach must be around it.
     pub safety_critical: bool,
     /// What came of the tasks that it waited for: name and text.
-    pub results: Vec<(&'a str, String)>,
+    pub results: Vec<(&'a str, Arc<str>)>,
 }
 
 /// What an agent said, and how it came about.
@@ -67,7 +75,7 @@ pub enum Status {
     Done,
     /// It was begun, and gave no answer.
     Failed,
-    /// It was not begun, because something it waits for was not done.
+    /// It was not begun: something that it waits for was not done, or nothing more may begin.
     Skipped,
     /// It was not begun, because it has no agent.
     Unassigned,
@@ -88,7 +96,8 @@ pub struct TaskReport {
     /// Whether its type is safety-critical.
     pub safety_critical: bool,
     /// What its agent said, as it was sent on.
-    pub text: Option<String>,
+    #[serde(serialize_with = "shared")]
+    pub text: Option<Arc<str>>,
     /// What the coach made of the draft.
     pub decision: Option<Decision>,
     /// How many coaching rounds there were.
@@ -137,7 +146,7 @@ where
     P: Fn(Progress<'a>) -> N,
     N: Future<Output = Result<(), X>>,
 {
-    let mut ended = Ended::before(graph);
+    let mut ended = Ended::before(graph, terms.result_bytes);
     let mut results: Vec<TaskReport> = Vec::new();
     let place: HashMap<&str, usize> =
         graph.tasks().iter().enumerate().map(|(place, task)| (task.id.as_str(), place)).collect();
@@ -150,27 +159,20 @@ where
             progress(Progress::Ended(report.clone())).await?;
             reports.push(report);
         }
-        let mut begun = Vec::new();
-        for assignment in of_level(&plan.assignments, level, |entry| entry.level) {
-            let Some(task) = graph.task(&assignment.task) else { continue };
-            let safety_critical = terms.is_critical(task);
-            match ended.results_for(task) {
-                Ok(results) => {
-                    let errand = Errand { task, assignment, safety_critical, results };
-                    begun.push(carry_out(errand, &execute, &progress));
-                }
-                Err(reason) => {
-                    let mut report = TaskReport::blank(&task.id, Some(&assignment.agent), Status::Skipped);
-                    report.reason = reason;
-                    report.safety_critical = safety_critical;
-                    progress(Progress::Ended(report.clone())).await?;
-                    reports.push(report);
-                }
+        let mut due = of_level(&plan.assignments, level, |entry| entry.level).iter();
+        let mut under_way = FuturesUnordered::new();
+        loop {
+            // Made as places become free: a task holds what it is handed only while it is done.
+            while under_way.len() < terms.parallel.max(1)
+                && let Some(assignment) = due.next()
+            {
+                let Some(task) = graph.task(&assignment.task) else { continue };
+                under_way.push(carry_out((task, assignment), terms, &ended, &execute, &progress));
             }
+            let Some(report) = under_way.next().await else { break };
+            reports.push(report?);
         }
-        let at_once = terms.parallel.max(1);
-        let done: Vec<TaskReport> = stream::iter(begun).buffer_unordered(at_once).try_collect().await?;
-        reports.extend(done);
+        drop(under_way);
         reports.iter().for_each(|report| ended.note(report));
         // In the order of the graph, whoever came first.
         reports.sort_by_key(|report| place.get(report.task.as_str()).copied());
@@ -186,28 +188,32 @@ fn of_level<T>(entries: &[T], level: usize, level_of: impl Fn(&T) -> usize) -> &
     &entries[begin..end]
 }
 
-async fn carry_out<'a, E, A, P, N, X>(errand: Errand<'a>, execute: &E, progress: &P) -> Result<TaskReport, X>
+async fn carry_out<'a, E, A, P, N, X>(
+    (task, assignment): (&'a Task, &'a Assignment),
+    terms: Terms<'a>,
+    ended: &Ended,
+    execute: &E,
+    progress: &P,
+) -> Result<TaskReport, X>
 where
     E: Fn(Errand<'a>) -> A,
     A: Future<Output = Result<Answered, Failure>>,
     P: Fn(Progress<'a>) -> N,
     N: Future<Output = Result<(), X>>,
 {
-    let Errand { task, assignment, safety_critical, .. } = errand;
-    progress(Progress::Started(assignment)).await?;
-    let outcome = execute(errand).await;
-    let mut report = TaskReport::blank(&task.id, Some(&assignment.agent), Status::Done);
-    report.safety_critical = safety_critical;
-    match outcome {
-        Ok(Answered { text, decision, rounds, safe, degraded, response_id }) => {
-            report.text = Some(text);
-            report.decision = Some(decision);
-            (report.rounds, report.safe) = (rounds, safe);
-            (report.degraded, report.response_id) = (degraded, response_id);
-        }
-        Err(failure) => {
-            report.status = Status::Failed;
-            report.error = Some(failure);
+    let mut report = TaskReport::blank(&task.id, Some(&assignment.agent), Status::Skipped);
+    report.safety_critical = terms.is_critical(task);
+    match (terms.halted)().map_or_else(|| ended.results_for(task), Err) {
+        Err(reason) => report.reason = reason,
+        Ok(results) => {
+            progress(Progress::Started(assignment)).await?;
+            let handed = results.iter().map(|(_, text)| text.len()).sum();
+            let errand = Errand { task, assignment, safety_critical: report.safety_critical, results };
+            let outcome = match ended.make_room(handed) {
+                Ok(()) => execute(errand).await,
+                Err(failure) => Err(failure),
+            };
+            report.note(outcome.and_then(|answered| ended.make_room(answered.text.len()).map(|()| answered)));
         }
     }
     progress(Progress::Ended(report.clone())).await?;
@@ -216,14 +222,18 @@ where
 
 /// What is known of tasks that are over: a text, or what became of them instead.
 struct Ended {
-    texts: HashMap<String, Result<String, Status>>,
+    texts: HashMap<String, Result<Arc<str>, Status>>,
+    /// Bytes of results that there is room for yet, of so many.
+    room: AtomicUsize,
+    most: usize,
 }
 
 impl Ended {
     /// Tasks that were done before the plan was made.
-    fn before(graph: &TaskGraph) -> Self {
-        let done = graph.tasks().iter().filter_map(|task| Some((task.id.clone(), Ok(task.result.clone()?))));
-        Self { texts: done.collect() }
+    fn before(graph: &TaskGraph, most: usize) -> Self {
+        let text = |task: &Task| task.result.as_deref().map(Arc::from);
+        let done = graph.tasks().iter().filter_map(|task| Some((task.id.clone(), Ok(text(task)?))));
+        Self { texts: done.collect(), room: AtomicUsize::new(most), most }
     }
 
     fn note(&mut self, report: &TaskReport) {
@@ -231,13 +241,26 @@ impl Ended {
         self.texts.insert(report.task.clone(), text);
     }
 
+    /// Takes bytes from the room for results, or says that there is not so much.
+    fn make_room(&self, bytes: usize) -> Result<(), Failure> {
+        let taken =
+            self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| room.checked_sub(bytes));
+        taken.map(drop).map_err(|_| Failure {
+            code: "run_too_large".to_owned(),
+            message: format!(
+                "the results of this run, with each handing on, are more than {} bytes",
+                self.most
+            ),
+        })
+    }
+
     /// The results that a task waits for, or why it cannot be begun.
-    fn results_for<'a>(&self, task: &'a Task) -> Result<Vec<(&'a str, String)>, String> {
+    fn results_for<'a>(&self, task: &'a Task) -> Result<Vec<(&'a str, Arc<str>)>, String> {
         let mut results = Vec::with_capacity(task.depends_on.len());
         for id in &task.depends_on {
             let fate = match self.texts.get(id) {
                 Some(Ok(text)) => {
-                    results.push((id.as_str(), text.clone()));
+                    results.push((id.as_str(), Arc::clone(text)));
                     continue;
                 }
                 Some(Err(Status::Failed)) => "failed",
@@ -273,6 +296,27 @@ impl TaskReport {
             error: None,
         }
     }
+
+    fn note(&mut self, outcome: Result<Answered, Failure>) {
+        match outcome {
+            Ok(Answered { text, decision, rounds, safe, degraded, response_id }) => {
+                self.status = Status::Done;
+                self.text = Some(text.into());
+                self.decision = Some(decision);
+                (self.rounds, self.safe) = (rounds, safe);
+                (self.degraded, self.response_id) = (degraded, response_id);
+            }
+            Err(failure) => {
+                self.status = Status::Failed;
+                self.error = Some(failure);
+            }
+        }
+    }
+}
+
+/// A text that reports, events and the tasks after it share.
+fn shared<S: Serializer>(text: &Option<Arc<str>>, serializer: S) -> Result<S::Ok, S::Error> {
+    text.as_deref().serialize(serializer)
 }
 
 impl Report {

@@ -21,6 +21,8 @@ pub struct Tally {
     pub sent_bytes: u64,
     /// Time spent waiting for upstreams.
     pub waited: Duration,
+    /// Calls wait for a slot where they would be shed: whoever makes many at once must not shed its own.
+    pub patient: bool,
 }
 
 impl Tally {

@@ -22,6 +22,11 @@ pub fn for_category(category: &Category) -> &'static Templates {
     builtin.and_then(|position| TEMPLATES.get(position)).unwrap_or(&GENERAL)
 }
 
+/// Whether a text is a reply of ours: one of last resort, or that for answers that could not be checked.
+pub fn is_own_reply(text: &str) -> bool {
+    text == NOT_CHECKED || TEMPLATES.iter().chain([&GENERAL]).any(|texts| texts.last_resort == text)
+}
+
 /// What the conversation agent is told when a draft refuses a harmless request.
 pub const OVER_REFUSAL_ADVICE: &str = "The request is harmless and your draft turns it down. Answer it. Say what \
     the person wants to know, fully and concretely. If one part would be risky, leave out that part alone, say so \
@@ -142,6 +147,7 @@ mod tests {
         }
         let own = Category::parse("trade_secrets").unwrap();
         assert_eq!(for_category(&own), &GENERAL);
+        assert!(is_own_reply(GENERAL.last_resort) && is_own_reply(NOT_CHECKED) && !is_own_reply("No."));
     }
 
     #[test]

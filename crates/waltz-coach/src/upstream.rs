@@ -9,6 +9,7 @@ mod body;
 mod budget;
 mod fallback;
 mod hook;
+mod tls;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,7 +24,8 @@ pub use fallback::{Course, post_with_fallback};
 pub use hook::Hook;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use secrecy::{ExposeSecret, SecretString};
-use tokio::sync::Semaphore;
+pub use tls::install_tls;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use waltz_model::AgentAdapters;
 
 /// The form that an upstream speaks.
@@ -70,7 +72,7 @@ pub struct UpstreamSettings {
     pub chunk_timeout: Duration,
     /// Limit for the whole call, retries included.
     pub total_timeout: Duration,
-    /// Calls at the same time; one more is shed at once.
+    /// Calls at the same time; one more is shed at once, or waits if it is one of a run.
     pub max_concurrent: usize,
     /// Longest body that is accepted.
     pub max_answer_bytes: usize,
@@ -274,17 +276,23 @@ impl Upstream {
         tokio::time::Instant::now() + self.settings.total_timeout
     }
 
+    /// A slot for one call. Where all are taken, the call is shed at once, unless it is one that `waits`: then it gets
+    /// its turn as it came.
+    pub async fn slot(&self, waits: bool) -> Result<OwnedSemaphorePermit, CallError> {
+        let slots = Arc::clone(&self.slots);
+        let slot = if waits { slots.acquire_owned().await.ok() } else { slots.try_acquire_owned().ok() };
+        slot.ok_or_else(|| CallError::Shed(self.settings.name.clone()))
+    }
+
     /// Posts a JSON body and returns once the status and headers of a 2xx answer are here.
     pub async fn post(
         &self,
+        slot: OwnedSemaphorePermit,
         call: Call,
         body: Bytes,
         deadline: tokio::time::Instant,
     ) -> Result<Body, CallError> {
         let name = &self.settings.name;
-        let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
-            return Err(CallError::Shed(name.clone()));
-        };
         let first_byte = deadline.min(tokio::time::Instant::now() + self.settings.first_byte_timeout);
         let answer = async {
             match &self.speaker {
@@ -375,11 +383,6 @@ fn headers(settings: &UpstreamSettings) -> Result<HeaderMap, SetupError> {
         headers.insert(name, value);
     }
     Ok(headers)
-}
-
-/// Chooses the cryptography of the process. The first call wins; later ones find it done.
-pub fn install_tls() {
-    rustls::crypto::ring::default_provider().install_default().ok();
 }
 
 fn retry_after_ms(headers: &HeaderMap) -> Option<u64> {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use waltz_coach::judge::{Draft, Judge, read_draft};
+use waltz_coach::judge::{Draft, read_draft};
 use waltz_coach::rounds::{self, Coach, Pupil};
 use waltz_coach::tally::Tally;
 use waltz_coach::templates;
@@ -200,7 +200,7 @@ async fn coach_choice(
     }
     let live = &routed.live;
     let coach = Coach {
-        judge: Judge { screen: &live.screen, feedback: live.feedback.as_ref(), budget: &live.budget },
+        judge: live.judge(),
         agent: Some(&routed.agent),
         settings: live.settings.coach,
         depth: routed.depth,

@@ -81,8 +81,10 @@ pub enum Window {
 pub async fn draft(routed: Routed, client: &Client) -> Result<Drafted, Stop> {
     let assessed =
         routed.may_change && conversation::asks_for_assessment(&routed.agent, &routed.received.request);
-    let mut tally = Tally::default();
-    let mut course = Course::default();
+    // A run must not shed its own tasks.
+    let patient = routed.received.record.run.is_some();
+    let mut tally = Tally { patient, ..Tally::default() };
+    let mut course = Course::new(patient);
     match ask(&routed, assessed, None, (&mut course, &mut tally), client).await {
         Ok(windows) => Ok(Drafted { routed, windows, tally, assessed, course }),
         Err(broken) => Err(stop(routed, tally, Decision::Failed, broken)),

@@ -10,7 +10,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use serde_json::Value;
 use waltz_coach::conversation;
-use waltz_coach::judge::{Draft, Judge};
+use waltz_coach::judge::Draft;
 use waltz_coach::tally::Tally;
 use waltz_coach::upstream::CallError;
 use waltz_exchange::openai::answer::FINISH_REASONS;
@@ -199,7 +199,7 @@ async fn judge(judged: &mut Judged, text: &str, acts: &str) -> Option<Verdict> {
     }
     note_window(routed, text.len());
     let live = &routed.live;
-    let judge = Judge { screen: &live.screen, feedback: live.feedback.as_ref(), budget: &live.budget };
+    let judge = live.judge();
     let draft =
         Draft { request: &routed.received.request, reading: &routed.reading, text, acts, rejected: &[] };
     Some(judge.judge(draft, routed.depth, tally).await)

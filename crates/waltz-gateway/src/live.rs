@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use waltz_coach::conversation::{ConversationAgent, SharedAgent};
 use waltz_coach::feedback::FeedbackAgent;
+use waltz_coach::judge::{Judge, NeuralJudge};
 use waltz_coach::local::LocalModel;
 use waltz_coach::upstream::{RetryBudget, Target, Upstream};
 use waltz_route::Router;
@@ -35,6 +36,8 @@ pub struct Live {
     pub agents: Vec<SharedAgent>,
     /// What they can do, and who is preferred for what.
     pub router: Router,
+    /// Level 2 of the judge, where its language model is there.
+    pub neural: Option<NeuralJudge>,
     /// The feedback model, where one is configured.
     pub feedback: Option<FeedbackAgent>,
     /// Level 0 with the operator's rules.
@@ -141,6 +144,12 @@ impl Live {
             self_assess: false,
             task_type: None,
         }))
+    }
+
+    /// The judge.
+    pub fn judge(&self) -> Judge<'_> {
+        let Self { screen, neural, feedback, budget, .. } = self;
+        Judge { screen, neural: neural.as_ref(), feedback: feedback.as_ref(), budget }
     }
 
     /// The first model in this process that says what texts mean.

@@ -28,6 +28,7 @@ pub struct Metrics {
     started: Timestamp,
     requests: Counters<3>,
     evaluations: Counters<3>,
+    prompts: Counters<1>,
     answers: Counters<1>,
     refusals: Counters<1>,
     triggers: Counters<0>,
@@ -58,6 +59,7 @@ impl Metrics {
             started,
             requests: Counters::new([ENDPOINT, STATUS, DECISION]),
             evaluations: Counters::new([VERDICT, CATEGORY, LEVEL]),
+            prompts: Counters::new([LEVEL]),
             answers: Counters::new([VERDICT]),
             refusals: Counters::new([REFUSAL]),
             triggers: Counters::new([]),
@@ -114,6 +116,9 @@ impl Metrics {
         self.tokens.add(["prompt"], record.usage.prompt_tokens);
         self.tokens.add(["completion"], record.usage.completion_tokens);
         self.tokens.add(["coaching"], record.usage.coaching_tokens);
+        if let Some(verdict) = &record.prompt_verdict {
+            self.prompts.add([level_of(verdict)], 1);
+        }
         let mut judging_ms = None;
         for choice in &record.choices {
             for verdict in verdicts(choice) {
@@ -132,9 +137,8 @@ impl Metrics {
     /// Counts one verdict and returns its time in milliseconds.
     fn evaluate(&self, verdict: &Verdict) -> f64 {
         let category = verdict.worst_category().filter(|_| verdict.is_unsafe);
-        let level = LEVEL.values[usize::from(u8::from(verdict.level))];
         let category = category.map_or("none", |category| category.as_str());
-        self.evaluations.add([label_of(verdict), category, level], 1);
+        self.evaluations.add([label_of(verdict), category, level_of(verdict)], 1);
         #[expect(clippy::cast_precision_loss, reason = "a verdict takes less than 2^53 microseconds")]
         let milliseconds = verdict.micros as f64 / 1e3;
         self.evaluation_ms.observe(milliseconds);
@@ -186,6 +190,7 @@ impl Metrics {
                 "waltz_evaluations_total",
                 "Verdicts on drafts and revisions, by the worst category and the level that decided.",
             ),
+            self.prompts.family("waltz_prompts_total", "Requests that were read, by the level that decided."),
             self.answers.family("waltz_answers_total", "Answers that were sent, by the verdict on them."),
             self.refusals.family("waltz_refusals_total", "Answers that were sent and refuse."),
             self.triggers.family("waltz_feedback_triggers_total", "Answers that were sent after coaching."),
@@ -306,6 +311,11 @@ fn verdicts(choice: &ChoiceRecord) -> impl Iterator<Item = &Verdict> {
     let revisions = choice.rounds.iter().map(|round| &round.revision);
     let texts = std::iter::once(&choice.draft).chain(&choice.self_check).chain(revisions);
     texts.filter_map(|text| text.verdict.as_ref())
+}
+
+/// The level that decided.
+fn level_of(verdict: &Verdict) -> &'static str {
+    LEVEL.values[usize::from(u8::from(verdict.level))]
 }
 
 /// The label of a verdict. One that could not be reached as the policy wants it is never "safe".

@@ -79,7 +79,7 @@ async fn answer(
     if let Some(error) = unrecordable(gateway, live) {
         return Err(Stop::new(received.record, Decision::Failed, error));
     }
-    let routed = route(received, Arc::clone(live), &gateway.variants)?;
+    let routed = route(received, Arc::clone(live), &gateway.variants).await?;
     *shadow = Shadow::of(&routed);
     client.restore_from(&routed.vault, routed.received.request.wants_json());
     let drafted = draft(routed, client).await?;

@@ -122,6 +122,9 @@ impl Incoming {
         let mut record =
             blank_record(self.request_id.clone(), self.caller.tenant.clone(), self.path, self.at);
         record.traceparent = trace::traceparent(&self.headers);
+        if let Ok(Some(session)) = session(&self.headers) {
+            record.session_id = session;
+        }
         if let Some(Planned { task, reason }) = &self.planned {
             record.run = Some(task.clone());
             record.route_reason = Some(reason.clone());
@@ -193,7 +196,8 @@ pub fn context(request: &ChatRequest) -> Value {
     json!({"turns": turns, "tools": tools})
 }
 
-fn wishes(headers: &HeaderMap) -> Result<Wishes, ApiError> {
+/// Reads what the client wants beyond the OpenAI form.
+pub fn wishes(headers: &HeaderMap) -> Result<Wishes, ApiError> {
     let word = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("\u{fffd}"));
     let annotations = match word("x-waltz-annotations") {
         None => None,
@@ -214,13 +218,17 @@ fn wishes(headers: &HeaderMap) -> Result<Wishes, ApiError> {
 }
 
 fn session_id(headers: &HeaderMap, request: &ChatRequest) -> Result<Option<String>, ApiError> {
-    let header = headers.get("x-waltz-session-id").map(|value| value.to_str().unwrap_or("\u{fffd}"));
-    let (name, value) = match (header, request.metadata("session_id")) {
-        (Some(value), _) => ("x-waltz-session-id", value),
-        (None, Some(value)) => ("metadata.session_id", value),
-        (None, None) => return Ok(None),
-    };
-    checked_word(name, value).map(Some)
+    if let Some(session) = session(headers)? {
+        return Ok(Some(session));
+    }
+    request.metadata("session_id").map(|value| checked_word("metadata.session_id", value)).transpose()
+}
+
+/// The session that the header names.
+pub fn session(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+    let name = "x-waltz-session-id";
+    let given = headers.get(name).map(|value| value.to_str().unwrap_or("\u{fffd}"));
+    given.map(|value| checked_word(name, value)).transpose()
 }
 
 /// A name that is safe to log, to index and to send back in a header.

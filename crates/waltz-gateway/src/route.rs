@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use serde_json::Value;
 use waltz_coach::conversation::{self, ConversationAgent, SharedAgent};
-use waltz_coach::judge::{self, RequestReading, THRESHOLD};
+use waltz_coach::judge::{RequestReading, THRESHOLD};
 use waltz_coach::templates;
 use waltz_exchange::openai::{ApiError, ChatRequest, ModerationMode, Retry};
 use waltz_exchange::record::Decision;
-use waltz_exchange::{Depth, Level, Risk, Verdict};
+use waltz_exchange::{Depth, Risk, Verdict};
 use waltz_route::{Ask, Load, Scalar};
 use waltz_screen::{Pace, Vault};
 
@@ -45,15 +45,18 @@ pub struct Routed {
 }
 
 /// Chooses the agent and reads the request.
-pub fn route(mut received: Received, live: Arc<Live>, variants: &Variants) -> Result<Routed, Stop> {
+pub async fn route(mut received: Received, live: Arc<Live>, variants: &Variants) -> Result<Routed, Stop> {
     received.record.stage = live.settings.stage;
     let policy = &live.settings.policy;
     let asked_type = received.wishes.task_type.as_deref().or_else(|| received.request.metadata("task_type"));
-    let (agent, reason) = match who_answers(&received.request, &received.wishes, asked_type, &live) {
+    let found = match who_answers(&received.request, &received.wishes, asked_type, &live) {
         Ok(found) => found,
         Err(error) => return Err(Stop::new(received.record, Decision::Invalid, error)),
     };
-    let task_type = asked_type.or(agent.task_type.as_deref()).unwrap_or(&policy.default_task_type).to_owned();
+    let Found { agent, reason, named } = found;
+    // Whoever names an agent means its kind of task. A rule does not: it must not make a request less than it was.
+    let own_type = agent.task_type.as_deref().filter(|_| named);
+    let task_type = asked_type.or(own_type).unwrap_or(&policy.default_task_type).to_owned();
     let context = lesson::context(&received.record.user_request);
     let served = variants.serve(&agent, &task_type, || received.unit(), &context, &live);
     let record = &mut received.record;
@@ -69,7 +72,7 @@ pub fn route(mut received: Received, live: Arc<Live>, variants: &Variants) -> Re
     // A task of a run brings its plan's reason.
     record.route_reason = record.route_reason.take().or(reason);
     record.task_type.clone_from(&task_type);
-    let depth = if live.settings.enabled { policy.depth(&record.endpoint, &task_type) } else { Depth::None };
+    let depth = live.settings.depth(&record.endpoint, &task_type);
     record.depth = depth;
     if depth == Depth::None {
         let reading = RequestReading::default();
@@ -88,11 +91,14 @@ pub fn route(mut received: Received, live: Arc<Live>, variants: &Variants) -> Re
         });
     }
     let began = Instant::now();
-    let reading = judge::read_request(&live.screen, &received.request);
+    let reading = live.judge().read_request(&received.request).await;
     record.risk = reading.risk;
     record.scanned.request_fields = reading.fields;
     record.scanned.request_bytes = reading.bytes;
     record.prompt_verdict = Some(prompt_verdict(&reading, began));
+    if reading.state.is_degraded() {
+        record.degraded = Some(reading.state.as_str().to_owned());
+    }
     let may_change = !live.settings.feedback_only;
     if may_change && is_blocked(&received, policy.input, &reading) {
         return Err(Stop::new(received.record, Decision::Blocked, input_blocked()));
@@ -103,6 +109,15 @@ pub fn route(mut received: Received, live: Arc<Live>, variants: &Variants) -> Re
     Ok(Routed { received, live, agent, reading, depth, may_change, release, vault, shadow })
 }
 
+/// The agent of a request.
+struct Found {
+    agent: SharedAgent,
+    /// Why it is one of the named ones.
+    reason: Option<String>,
+    /// The client named it.
+    named: bool,
+}
+
 /// The agent of a request, and why it is one of the named ones: the client names it, a rule wants it, or it does best
 /// what the client says the task is. Otherwise the model answers that was asked for.
 fn who_answers(
@@ -110,10 +125,11 @@ fn who_answers(
     wishes: &Wishes,
     asked_type: Option<&str>,
     live: &Live,
-) -> Result<(SharedAgent, Option<String>), ApiError> {
+) -> Result<Found, ApiError> {
     if let Some(name) = &wishes.agent {
         let agent = live.agent(name).ok_or_else(|| agent_not_found(name))?;
-        return Ok((agent, Some("the header `x-waltz-agent` names it".to_owned())));
+        let reason = Some("the header `x-waltz-agent` names it".to_owned());
+        return Ok(Found { agent, reason, named: true });
     }
     let model = request.model();
     let chosen = if model.starts_with(AGENT_PREFIX) {
@@ -125,7 +141,7 @@ fn who_answers(
         };
         let facts: BTreeMap<String, Scalar> = metadata.into_iter().flatten().filter_map(fact).collect();
         let task_type = asked_type.unwrap_or(&live.settings.policy.default_task_type);
-        let ask = Ask { agent: None, task_type, metadata: &facts, skills: &[] };
+        let ask = Ask { agent: None, task_type, metadata: &facts, written: true, skills: &[] };
         // What the client did not say is no reason to pass over the model that it did name.
         match asked_type {
             Some(_) => live.router.choose(ask, &mut Load::default()).ok(),
@@ -135,11 +151,12 @@ fn who_answers(
     if let Some(chosen) = chosen
         && let Some(agent) = live.agent(chosen.agent)
     {
-        return Ok((agent, Some(chosen.reason)));
+        return Ok(Found { agent, reason: Some(chosen.reason), named: false });
     }
     let agent = live.agent_for(model).ok_or_else(|| model_not_found(model))?;
-    let reason = model.starts_with(AGENT_PREFIX).then(|| "the model names it".to_owned());
-    Ok((agent, reason))
+    let named = model.starts_with(AGENT_PREFIX);
+    let reason = named.then(|| "the model names it".to_owned());
+    Ok(Found { agent, reason, named })
 }
 
 /// Applies the policy for personal data, so that nothing behind this step sees what may not leave the house.
@@ -237,7 +254,8 @@ pub fn prompt_verdict(reading: &RequestReading, began: Instant) -> Verdict {
         categories: reading.categories.clone(),
         issues: reading.issues.clone(),
         blocks: reading.blocks,
-        level: Level::Screen,
+        level: reading.level,
+        state: reading.state,
         micros: u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX),
         safety_score: 1.0 - reading.harm,
         helpfulness_score: 1.0,

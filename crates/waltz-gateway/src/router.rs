@@ -42,7 +42,7 @@ pub const OPENAPI: &str = include_str!("../openapi.json");
 const MAX_HEADER_BYTES: usize = 64 * 1024;
 
 /// The path of OpenAI's interface.
-const CHAT: &str = "/v1/chat/completions";
+pub(crate) const CHAT: &str = "/v1/chat/completions";
 
 type Shared = State<Arc<Gateway>>;
 
@@ -175,7 +175,7 @@ async fn plan_tasks(admitted: Admitted, body: Body) -> Response {
 
 async fn moderate(admitted: Admitted, body: Body) -> Response {
     match read_body(&admitted, body).await {
-        Ok(body) => moderations::moderate(&admitted.live, &body, &admitted.request_id),
+        Ok(body) => moderations::moderate(&admitted.live, &body, &admitted.request_id).await,
         Err(error) => reply::error(&error),
     }
 }

@@ -9,8 +9,10 @@ use waltz_coach::rounds::CoachSettings;
 use waltz_coach::upstream::Hook;
 use waltz_exchange::{Depth, Risk, policy};
 
+use crate::api::run::RUN;
 use crate::idempotency::Keep;
 use crate::personal::PersonalPolicy;
+use crate::router::CHAT;
 
 /// Everything that a reload can change about the gateway's behaviour.
 #[derive(Clone, Debug)]
@@ -90,6 +92,12 @@ pub struct RunLimits {
     pub tasks: usize,
     /// Tasks of one run that are done at the same time.
     pub parallel: usize,
+    /// The most tasks of a graph, whether it is run or only planned.
+    pub planned_tasks: usize,
+    /// Bytes of results that one run collects and hands on, in all.
+    pub result_bytes: usize,
+    /// How long a run may take.
+    pub time: Duration,
 }
 
 /// Which requests are judged how deep.
@@ -173,6 +181,13 @@ pub enum RecordText {
     None,
 }
 
+impl Settings {
+    /// How deep a request on a route with a task type is read; not at all where waltz is switched off.
+    pub fn depth(&self, route: &str, task_type: &str) -> Depth {
+        if self.enabled { self.policy.depth(route, task_type) } else { Depth::None }
+    }
+}
+
 impl Policy {
     /// How deep a request on a route with a task type is read.
     pub fn depth(&self, route: &str, task_type: &str) -> Depth {
@@ -183,7 +198,10 @@ impl Policy {
                 self.default_depth
             }
         });
-        self.routes.get(route).map_or(by_task, |by_route| (*by_route).max(by_task))
+        // A task of a run is a chat request: whatever every chat request gets, it gets too.
+        let routes = if route == RUN { &[RUN, CHAT][..] } else { &[route][..] };
+        let by_route = routes.iter().filter_map(|route| self.routes.get(*route)).max();
+        by_route.map_or(by_task, |by_route| (*by_route).max(by_task))
     }
 }
 
@@ -220,8 +238,20 @@ impl Default for Settings {
             personal: PersonalPolicy::default(),
             record_text: RecordText::Masked,
             record_required: true,
-            run: RunLimits { tasks: 256, parallel: 16 },
+            run: RunLimits::default(),
             variants: VariantSettings::default(),
+        }
+    }
+}
+
+impl Default for RunLimits {
+    fn default() -> Self {
+        Self {
+            tasks: 256,
+            parallel: 16,
+            planned_tasks: 10_000,
+            result_bytes: 64 << 20,
+            time: Duration::from_secs(3600),
         }
     }
 }
@@ -263,5 +293,19 @@ mod tests {
         policy.routes.insert("/v1/chat/completions".into(), Depth::Rules);
         assert_eq!(policy.depth("/v1/chat/completions", "batch"), Depth::Rules);
         assert_eq!(policy.depth("/v1/chat/completions", "security"), Depth::Always);
+    }
+
+    #[test]
+    fn a_run_is_read_as_deep_as_every_chat_request_and_as_every_run() {
+        let mut policy = Policy::default();
+        policy.task_types.insert("batch".into(), Depth::None);
+        assert_eq!(policy.depth(RUN, "batch"), Depth::None);
+        policy.routes.insert(CHAT.into(), Depth::Always);
+        assert_eq!(policy.depth(RUN, "batch"), Depth::Always);
+        policy.routes.insert(RUN.into(), Depth::Rules);
+        assert_eq!(policy.depth(RUN, "batch"), Depth::Always);
+        policy.routes.insert(CHAT.into(), Depth::None);
+        assert_eq!(policy.depth(RUN, "batch"), Depth::Rules);
+        assert_eq!(policy.depth(CHAT, "batch"), Depth::None, "a floor of runs is none of chat requests");
     }
 }

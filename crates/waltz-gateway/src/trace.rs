@@ -261,4 +261,4 @@ fn nonzero<T: Default + PartialEq>(random: impl Fn() -> T) -> T {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -19,7 +19,7 @@ use crate::client::{Client, Head, Line, line};
 use crate::dialect::Dialect;
 use crate::idempotency::{Answer, Reader};
 use crate::live::{Gateway, Live};
-use crate::receive::{Incoming, blank_record};
+use crate::receive::Incoming;
 use crate::record::{Recorded, record_panic};
 use crate::reply;
 use crate::router::Admitted;
@@ -42,14 +42,14 @@ where
     let (client, line) =
         line(live.settings.heartbeat, live.settings.patience, gateway.stopping.clone(), Dialect::of(path));
     let incoming = Incoming { request_id, path, at, began, headers, body, caller, planned };
-    let (id, tenant) = (incoming.request_id.clone(), incoming.caller.tenant.clone());
     let seen = Arc::clone(&live);
     let guarded = Arc::clone(gateway);
+    // What is put on record should the exchange panic: all that is known before it begins.
+    let blank = Box::new(incoming.blank_record());
     // Boxed, and made inside: the future of a whole exchange is large, and every hand it goes through copies it.
     let exchange = Box::pin(async move {
         let exchange = AssertUnwindSafe(run(Arc::clone(&guarded), live, incoming, client)).catch_unwind();
         if exchange.await.is_err() {
-            let blank = Box::new(blank_record(id, tenant, path, at));
             record_panic(blank, began, &guarded, &seen);
         }
     });
@@ -130,4 +130,48 @@ pub(crate) async fn reply_again(mut answer: Reader, replayed: bool) -> Response 
 /// The error for an exchange whose task ended without a word, which only a panic can do.
 fn panicked() -> ApiError {
     ApiError::upstream(500, "internal_error", "internal error", Retry::Never)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use http::HeaderMap;
+    use jiff::Timestamp;
+    use waltz_exchange::record::RunTask;
+    use waltz_store::Store;
+
+    use super::*;
+    use crate::auth::Caller;
+    use crate::receive::Planned;
+    use crate::trace::tests::live;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_task_that_panics_is_on_record_with_its_run_and_its_session() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(waltz_store::Settings::at(folder.path())).await.unwrap();
+        let gateway = Gateway::new(live(), store, [0; 32], None);
+        let mut headers = HeaderMap::new();
+        reply::set(&mut headers, "x-waltz-session-id", "friday");
+        let task = RunTask { id: "req_1".to_owned(), task: "draft".to_owned() };
+        let admitted = Admitted {
+            caller: Caller { tenant: "acme".to_owned(), admin: false },
+            live: gateway.live.load_full(),
+            headers,
+            request_id: "req_2".to_owned(),
+            began: Instant::now(),
+            at: Timestamp::now(),
+            planned: Some(Planned { task: task.clone(), reason: "the task names it".to_owned() }),
+        };
+        let broken = async |_, _, _, _| panic!("this test wants it");
+        let (exchange, line) = begin(&gateway, admitted, Bytes::new(), "/waltz/v1/run", broken);
+        exchange.await;
+        assert!(line.head.await.is_err());
+        gateway.store.drained().await.unwrap();
+        let session = gateway.store.session(Some("acme"), "friday").await.unwrap().unwrap();
+        let record = &session.exchanges[0].record;
+        assert_eq!((&record.id, record.status, &record.run), (&"req_2".to_owned(), 500, &Some(task)));
+        assert_eq!(record.route_reason.as_deref(), Some("the task names it"));
+        gateway.store.close().await.unwrap();
+    }
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::kernels::{Matrix, MatrixKind, Threads, Write};
 use crate::weights::Site;
-use crate::{Error, Shape};
+use crate::{Error, Shape, TensorFile, neural};
 
 pub(crate) use file::Factors;
 pub use file::{AdapterFile, AdapterNote, Agent, HeadsConfig, LoraConfig, Origin};
@@ -55,6 +55,12 @@ impl Adapter {
     /// is refused.
     pub fn open(path: &Path, shape: &Shape, base: &str) -> Result<Self, Error> {
         Ok(Self::new(&AdapterFile::read(path, shape, base)?, shape))
+    }
+
+    /// The neural judge that is part of the program; it belongs to one model file.
+    pub fn neural_judge(shape: &Shape, base: &str) -> Result<Self, Error> {
+        let file = TensorFile::embedded("the embedded neural judge", neural::EMBEDDED);
+        Ok(Self::new(&AdapterFile::parse(&file, shape, base)?, shape))
     }
 
     /// Opens the file of an adapter for an agent. One that was made for the other agent, or that changes nothing of

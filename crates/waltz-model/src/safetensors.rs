@@ -24,6 +24,7 @@ const MOST_READ: u64 = 2 << 30;
 enum Content {
     Mapped(MappedFile),
     Read(Vec<u8>),
+    Embedded(&'static [u8]),
 }
 
 /// The checked table of a [`TensorFile`].
@@ -55,6 +56,11 @@ impl TensorFile {
         Ok(Self { path: path.to_owned(), content: Content::Read(bytes) })
     }
 
+    /// A file that is part of the program; `name` stands for its path in messages.
+    pub(crate) fn embedded(name: &str, bytes: &'static [u8]) -> Self {
+        Self { path: PathBuf::from(name), content: Content::Embedded(bytes) }
+    }
+
     /// Refuses other bytes than those that were written.
     pub(crate) fn check(&self, written: &StoredFile) -> Result<(), Error> {
         let (bytes, mut hasher) = (self.bytes(), Sha256::new());
@@ -67,7 +73,13 @@ impl TensorFile {
         match &self.content {
             Content::Mapped(file) => file,
             Content::Read(bytes) => bytes,
+            Content::Embedded(bytes) => bytes,
         }
+    }
+
+    /// The path, or what stands for it.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Checks the table.

@@ -61,6 +61,14 @@ pub enum GraphError {
         /// The name.
         name: String,
     },
+    /// A value of a task's metadata that no rule can ask for.
+    #[error("`metadata.{key}` of {task} must be a text, a number, true or false")]
+    Metadata {
+        /// Which task.
+        task: String,
+        /// The key.
+        key: String,
+    },
     /// Two tasks of one name.
     #[error("there are two tasks `{0}`")]
     DuplicateTask(String),
@@ -104,6 +112,7 @@ impl TaskGraph {
 
     /// Reads a graph from an object that was parsed already.
     pub fn from_object(object: Map<String, Value>) -> Result<Self, GraphError> {
+        check_metadata(&object)?;
         let Written { tasks, required_skills, security } =
             serde_json::from_value(Value::Object(object)).map_err(unreadable)?;
         for skill in &required_skills {
@@ -162,6 +171,22 @@ impl TaskGraph {
 /// An error that is fit to be shown: parsers quote what they were given.
 fn unreadable(error: impl std::fmt::Display) -> GraphError {
     GraphError::Unreadable(printable(&error.to_string(), 500))
+}
+
+/// Finds metadata that is neither text nor number nor boolean; a parser would not say where it stands.
+fn check_metadata(object: &Map<String, Value>) -> Result<(), GraphError> {
+    let tasks = object.get("tasks").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    for (position, task) in tasks.iter().enumerate() {
+        let metadata = task.get("metadata").and_then(Value::as_object);
+        let odd = |(_, value): &(&String, &Value)| value.is_null() || value.is_array() || value.is_object();
+        if let Some((key, _)) = metadata.into_iter().flatten().find(odd) {
+            let id = task.get("id").and_then(Value::as_str);
+            let task =
+                id.map_or(format!("task {}", position + 1), |id| format!("task `{}`", printable(id, 128)));
+            return Err(GraphError::Metadata { task, key: printable(key, 128) });
+        }
+    }
+    Ok(())
 }
 
 /// The beginning of a text from outside, as an error can show it.

@@ -64,6 +64,7 @@ impl Router {
                     agent: task.agent.as_deref(),
                     task_type: &task.task_type,
                     metadata: &task.metadata,
+                    written: false,
                     skills: &task.skills,
                 };
                 match self.choose(ask, &mut load) {

@@ -51,6 +51,8 @@ pub struct Ask<'a> {
     pub task_type: &'a str,
     /// What rules can ask for.
     pub metadata: &'a BTreeMap<String, Scalar>,
+    /// The metadata can hold nothing but texts, as that of chat requests: numbers and booleans are written as such.
+    pub written: bool,
     /// What the agent must know.
     pub skills: &'a [String],
 }
@@ -182,7 +184,7 @@ impl Router {
     fn by_rule(&self, ask: Ask<'_>, load: &Load, passed: &mut Vec<String>) -> Option<Found> {
         for position in self.rules_of.get(ask.task_type)? {
             let rule = &self.rules[*position];
-            if !rule.matches(ask.metadata) {
+            if !rule.matches(ask.metadata, ask.written) {
                 continue;
             }
             let agent = self.positions.get(&rule.agent).copied()?;

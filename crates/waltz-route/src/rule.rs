@@ -34,8 +34,15 @@ pub enum Scalar {
 }
 
 impl Rule {
-    /// Whether all conditions hold. A key that the task does not have is a condition that does not.
-    pub fn matches(&self, metadata: &BTreeMap<String, Scalar>) -> bool {
-        self.conditions.iter().all(|(key, wanted)| metadata.get(key) == Some(wanted))
+    /// Whether all conditions hold. A key that the task does not have is a condition that does not. Where all metadata is
+    /// `written` as texts, a text is also the number or the boolean that it reads as.
+    pub fn matches(&self, metadata: &BTreeMap<String, Scalar>, written: bool) -> bool {
+        let holds = |told: &Scalar, wanted: &Scalar| match (told, wanted) {
+            (Scalar::Text(text), Scalar::Number(_) | Scalar::Bool(_)) if written => {
+                serde_json::from_str::<Scalar>(text).is_ok_and(|read| read == *wanted)
+            }
+            _ => told == wanted,
+        };
+        self.conditions.iter().all(|(key, wanted)| metadata.get(key).is_some_and(|told| holds(told, wanted)))
     }
 }

@@ -139,7 +139,7 @@ proptest! {
                 (Some(named), _) => prop_assert_eq!(named, &entry.agent),
                 (None, Some(rule)) => {
                     prop_assert!(rule.agent == entry.agent && rule.task_type == task.task_type);
-                    prop_assert!(rule.matches(&task.metadata));
+                    prop_assert!(rule.matches(&task.metadata, false));
                 }
                 (None, None) => prop_assert!(agent.task_types.contains(&task.task_type)),
             }

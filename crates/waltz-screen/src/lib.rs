@@ -1,12 +1,14 @@
-//! Level 0 of the judge: text in, findings out, in microseconds.
+//! Levels 0 and 1 of the judge: text in, findings and scores out, in microseconds.
 //!
 //! [`Screen`] is compiled once and shared; [`Screen::read`] is a pure function of the text, does no
 //! I/O and runs on whichever thread calls it. Patterns are data (`patterns/*.toml`); operators add
 //! their own in the same form through [`Rules`]. Personal data and secrets are found by [`find_pii`].
+//! Level 1 is [`linear`].
 
 mod error;
 mod family;
 mod finding;
+pub mod linear;
 mod matching;
 mod normalise;
 mod patterns;
@@ -20,7 +22,7 @@ mod trie;
 mod window;
 mod words;
 
-pub use error::{Error, RuleMistake};
+pub use error::{Error, RuleMistake, WeightsError};
 pub use family::FamilyInfo;
 pub use finding::{Finding, Kind, Reading, Side};
 pub use normalise::{Normalised, normalise};

@@ -1,4 +1,5 @@
-//! The screen: pattern families compiled for reading, and the reading of one text.
+//! The screen: pattern families compiled for reading, the linear judge beside them, and the reading of
+//! one text.
 //!
 //! Built at start and at reload of the rules, then shared; [`Screen::read`] is called by the judge
 //! for every text, on the caller's thread.
@@ -9,6 +10,7 @@ use waltz_exchange::{Category, Span};
 use crate::error::Error;
 use crate::family::{Family, FamilyInfo, Term};
 use crate::finding::{Finding, Kind, Reading, Side};
+use crate::linear::LinearJudge;
 use crate::matching::{Hits, ListId, Lists, Matcher};
 use crate::normalise::{Normalised, boundary_before, normalise};
 use crate::patterns;
@@ -33,6 +35,7 @@ pub struct Screen {
     /// The expressions of families that have no terms, and the families they belong to.
     expressions: RegexSet,
     expression_families: Vec<usize>,
+    linear: LinearJudge,
 }
 
 /// A family as it is evaluated.
@@ -60,6 +63,11 @@ impl Screen {
     /// Every family, in the order of the pattern files, operators' rules last.
     pub fn families(&self) -> &[FamilyInfo] {
         &self.infos
+    }
+
+    /// Level 1, which reads what the families read.
+    pub fn linear(&self) -> &LinearJudge {
+        &self.linear
     }
 
     /// Reads one text.
@@ -107,7 +115,8 @@ impl Screen {
             .map_err(|error| Error::Expressions(Box::new(error)))?;
         let matcher = lists.compile();
         let infos = families.into_iter().map(|family| family.info).collect();
-        Ok(Self { infos, families: compiled, phrases, matcher, expressions, expression_families })
+        let linear = LinearJudge::builtin()?;
+        Ok(Self { infos, families: compiled, phrases, matcher, expressions, expression_families, linear })
     }
 
     fn read_piece(&self, text: &str, side: Side) -> Reading {

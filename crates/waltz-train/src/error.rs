@@ -1,8 +1,10 @@
-//! What can go wrong while something is trained.
+//! What can go wrong while something is trained or evaluated.
 
 use std::path::PathBuf;
 
-/// Why a training could not be done.
+use crate::leak::{Leak, Likeness};
+
+/// Why a training or an evaluation could not be done.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file could not be read.
@@ -39,19 +41,67 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// Another process trains in the folder.
+    /// The list of sources is not what it should be.
+    #[error("cannot use the list of sources")]
+    Sources(#[source] Box<toml::de::Error>),
+    /// The list of sources contradicts itself or the data.
+    #[error("cannot use the list of sources: {0}")]
+    Source(String),
+    /// A row is not JSON of the expected shape.
+    #[error("cannot read row {line} of {}", path.display())]
+    Row {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The rules of level 0 could not be built.
+    #[error("cannot build the rules")]
+    Screen(#[from] waltz_screen::Error),
+    /// A head of the judge has no rows of both kinds.
+    #[error("no rows to learn {head} from, harmful or refusing and other ones are both needed")]
+    NoRows {
+        /// What was to be learned.
+        head: &'static str,
+    },
+    /// Another process works in the folder.
     #[error("another run holds `{}`; wait until it is done, or choose another folder", folder.display())]
     Held {
         /// The folder.
         folder: PathBuf,
     },
     /// The folder is not one that this run may write to.
-    #[error("cannot train in `{}`: {reason}", folder.display())]
+    #[error("cannot work in `{}`: {reason}", folder.display())]
     Folder {
         /// The folder.
         folder: PathBuf,
         /// What was found, and what to do.
         reason: String,
+    },
+    /// A file holds no weights of a linear judge.
+    #[error("`{}` holds no weights of a linear judge: {reason}", path.display())]
+    Weights {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Rows to learn from are in the benchmark that is to measure what was learned.
+    #[error("{} rows of {what} are in the benchmark:{}", leaks.len(), leaked(leaks))]
+    Leak {
+        /// Where the rows are from.
+        what: String,
+        /// The rows.
+        leaks: Vec<Leak>,
+    },
+    /// A judge cannot be measured on a file.
+    #[error("`{}` has no labelled responses of both kinds: `response` with `response_label` (safe, unsafe) or `refusal` (true, false)", path.display())]
+    Uncalibrated {
+        /// The file.
+        path: PathBuf,
     },
     /// The model cannot be trained, or a step cannot be taken.
     #[error(transparent)]
@@ -60,13 +110,27 @@ pub enum Error {
 
 /// The first lines that are wrong, one a line.
 fn listed(bad: &[(usize, String)]) -> String {
+    first(bad, |(line, reason)| format!("line {line}: {reason}"))
+}
+
+/// The first rows that leaked; their texts are not for a terminal.
+fn leaked(leaks: &[Leak]) -> String {
+    first(leaks, |Leak { row, id, likeness }| {
+        let how = match likeness {
+            Likeness::Exact => "",
+            Likeness::Words => ", written otherwise",
+            Likeness::Pieces => ", for the most part",
+        };
+        format!("row {row} is benchmark prompt `{id}`{how}")
+    })
+}
+
+/// The first of several, one a line, and how many more there are.
+fn first<T>(several: &[T], told: impl Fn(&T) -> String) -> String {
     const SHOWN: usize = 10;
-    let mut text = String::new();
-    for (line, reason) in bad.iter().take(SHOWN) {
-        text.push_str(&format!("\n  line {line}: {reason}"));
-    }
-    if bad.len() > SHOWN {
-        text.push_str(&format!("\n  and {} more", bad.len() - SHOWN));
+    let mut text: String = several.iter().take(SHOWN).map(|one| format!("\n  {}", told(one))).collect();
+    if several.len() > SHOWN {
+        text.push_str(&format!("\n  and {} more", several.len() - SHOWN));
     }
     text
 }

@@ -18,7 +18,7 @@ use waltz_model::train::{
     Checkpoint, Cpu, Example, Keep, Lora, Network, Objective, Optimiser, Report, Trainer, Trains,
     fingerprint, pack,
 };
-use waltz_model::{Agent, Gguf, LoraConfig, RoomSettings, Shape, Template, Threads, Tokenizer};
+use waltz_model::{Agent, Gguf, LoraConfig, Role, RoomSettings, Shape, Template, Threads, Tokenizer};
 
 pub use folder::{Folder, Plan};
 
@@ -102,6 +102,17 @@ impl Lesson {
         let rows = order.into_iter().skip(step % of_epoch * plan.batch).take(plan.batch);
         rows.map(|row| self.examples[row].clone()).collect()
     }
+}
+
+/// What the users of a file's rows ask, with the lines of the rows: what must not be in a benchmark.
+pub fn asked(path: &Path, agent: Agent) -> Result<Vec<(usize, String)>, Error> {
+    let Rows { chats, .. } = rows::read(path, agent)?;
+    let mut asked = Vec::new();
+    for Chat { line, messages } in chats {
+        let users = messages.into_iter().filter(|message| message.role == Role::User);
+        asked.extend(users.map(|message| (line, message.content)));
+    }
+    Ok(asked)
 }
 
 /// Trains an adapter, from where the folder's last checkpoint stands. `watch` is called after each step and may end

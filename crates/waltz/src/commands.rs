@@ -4,6 +4,7 @@ mod bar;
 mod chat;
 mod config;
 mod data;
+mod eval;
 mod fallback;
 mod judge;
 mod lines;
@@ -13,6 +14,7 @@ mod release;
 mod route;
 mod screen;
 mod serve;
+mod stop;
 mod train;
 mod variants;
 
@@ -41,6 +43,7 @@ enum Command {
     Mock(mock::Mock),
     Judge(judge::JudgeFile),
     Screen(screen::ScreenFile),
+    Eval(eval::Eval),
     Route(route::RouteFile),
     Variants(variants::Variants),
     Release(release::Releases),
@@ -79,6 +82,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
         Command::Mock(mock) => mock.run(),
         Command::Judge(judge) => judge.run(),
         Command::Screen(screen) => screen.run(),
+        Command::Eval(eval) => eval.run(),
         Command::Route(route) => route.run(),
         Command::Variants(variants) => variants.run(),
         Command::Release(releases) => releases.run(),

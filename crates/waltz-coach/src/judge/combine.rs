@@ -19,7 +19,7 @@ pub struct Opinion {
 }
 
 /// How much a soft score trusts the model; the rest is the rules'.
-const MODEL_WEIGHT: f32 = 0.7;
+pub(super) const MODEL_WEIGHT: f32 = 0.7;
 
 /// The harm that an unsafe opinion without a number stands for.
 const UNSAFE_OPINION: f32 = 0.9;

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use waltz_exchange::openai::{ChatRequest, Speaker};
-use waltz_exchange::{Category, Issue, Risk};
+use waltz_exchange::openai::{ChatRequest, Speaker, TextField};
+use waltz_exchange::{Category, Issue, Level, Risk, VerdictState};
+use waltz_screen::linear::PromptScores;
 use waltz_screen::{Finding, Kind, Screen, Side};
 
-use super::{THRESHOLD, highest_per_category};
+use super::{THRESHOLD, highest_per_category, linear};
 use crate::templates;
 
 /// What was read in a request. Harm counts for the current turn alone: an earlier turn that was
@@ -27,6 +28,16 @@ pub struct RequestReading {
     pub disguised: bool,
     /// An operator's rule says that the request must not go on.
     pub blocks: bool,
+    /// The worst that the rules found in the current turn, but for `firm`.
+    pub rules: f32,
+    /// What the operator's rules found in the current turn.
+    pub firm: Vec<Issue>,
+    /// What level 1 says about the current turn.
+    pub linear: PromptScores,
+    /// The level that decided whether the current turn asks for harm.
+    pub level: Level,
+    /// Whether every level that was asked gave an answer.
+    pub state: VerdictState,
     /// What all that means.
     pub risk: Risk,
     /// Text fields read.
@@ -39,17 +50,13 @@ pub struct RequestReading {
 pub fn read_request(screen: &Screen, request: &ChatRequest) -> RequestReading {
     let mut reading = RequestReading::default();
     let turn_start = request.turn_start();
-    let mut asked = String::new();
-    for field in request.texts() {
+    let fields = request.texts();
+    for field in &fields {
         reading.fields += 1;
         reading.bytes += field.text.len();
         let current = field.message.is_some_and(|position| position >= turn_start);
         if field.speaker == Speaker::User && current {
             // Read together below, so that a request cut into parts is still one request.
-            if !asked.is_empty() {
-                asked.push('\n');
-            }
-            asked.push_str(&field.text);
             continue;
         }
         let side = if field.speaker == Speaker::Assistant { Side::Response } else { Side::Prompt };
@@ -71,9 +78,24 @@ pub fn read_request(screen: &Screen, request: &ChatRequest) -> RequestReading {
             }
         }
     }
-    read_current_turn(screen, &asked, &mut reading);
+    read_current_turn(screen, &asked(&fields, turn_start), &mut reading);
     reading.risk = risk(&reading);
     reading
+}
+
+/// What the user says from a message on.
+pub(super) fn asked(fields: &[TextField<'_>], turn_start: usize) -> String {
+    let is_current = |position: Option<usize>| position.is_some_and(|position| position >= turn_start);
+    let mut asked = String::new();
+    for field in fields {
+        if field.speaker == Speaker::User && is_current(field.message) {
+            if !asked.is_empty() {
+                asked.push('\n');
+            }
+            asked.push_str(&field.text);
+        }
+    }
+    asked
 }
 
 fn read_current_turn(screen: &Screen, asked: &str, reading: &mut RequestReading) {
@@ -88,7 +110,8 @@ fn read_current_turn(screen: &Screen, asked: &str, reading: &mut RequestReading)
             reading.manipulation = reading.manipulation.max(finding.severity);
             continue;
         }
-        reading.issues.push(Issue {
+        let list = if finding.kind == Kind::Rule { &mut reading.firm } else { &mut reading.issues };
+        list.push(Issue {
             category: finding.category.clone(),
             severity: finding.severity,
             description: finding.description.clone(),
@@ -96,9 +119,16 @@ fn read_current_turn(screen: &Screen, asked: &str, reading: &mut RequestReading)
             mitigation: templates::for_category(&finding.category).mitigation.to_owned(),
         });
     }
+    reading.rules = reading.issues.iter().map(|issue| issue.severity).fold(0.0, f32::max);
+    reading.issues.extend(reading.firm.iter().cloned());
     reading.issues.sort_by(|left, right| right.severity.total_cmp(&left.severity));
     reading.categories = highest_per_category(&reading.issues);
     reading.harm = reading.categories.values().copied().fold(0.0, f32::max);
+    reading.linear = screen.linear().read_prompt(asked);
+    let scores = reading.linear;
+    reading.level =
+        linear::add(scores.harm, &scores.categories, "request", &mut reading.categories, &mut reading.issues);
+    reading.harm = linear::harm(scores.harm, reading.harm);
 }
 
 /// Steering the model or the judge is a reason to look closer, not a harm of its own.
@@ -106,7 +136,7 @@ fn is_manipulation(finding: &Finding) -> bool {
     finding.kind == Kind::Malicious
 }
 
-fn risk(reading: &RequestReading) -> Risk {
+pub(super) fn risk(reading: &RequestReading) -> Risk {
     if reading.harm >= THRESHOLD || reading.blocks {
         Risk::High
     } else if reading.history_harm >= THRESHOLD || reading.manipulation >= THRESHOLD || reading.disguised {

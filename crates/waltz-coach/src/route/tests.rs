@@ -40,7 +40,7 @@ async fn quiet(_: Progress<'_>) -> Result<(), ()> {
 }
 
 fn terms(parallel: usize) -> Terms<'static> {
-    Terms { parallel, critical_task_types: &[] }
+    Terms { parallel, critical_task_types: &[], result_bytes: usize::MAX, halted: &|| None }
 }
 
 const DIAMOND: &str = r#"{"tasks":[
@@ -166,13 +166,68 @@ async fn nothing_begins_once_nobody_wants_to_hear_of_it() {
     assert_eq!((outcome.unwrap_err(), calls.into_inner()), ("gone", 1));
 }
 
+#[tokio::test]
+async fn what_was_begun_ends_and_nothing_more_begins_once_it_may_not() {
+    let (graph, plan) = planned(DIAMOND);
+    let calls = AtomicUsize::new(0);
+    let execute = |_: Errand<'_>| {
+        calls.fetch_add(1, Ordering::SeqCst);
+        async { Ok(answered("done".to_owned())) }
+    };
+    let halted = || (calls.load(Ordering::SeqCst) == 2).then(|| "the day is over".to_owned());
+    let terms = Terms { halted: &halted, ..terms(1) };
+    let report = route_with_safety(&plan, &graph, terms, execute, quiet).await.unwrap();
+    let fates: Vec<(&str, Status, &str)> = report
+        .results
+        .iter()
+        .map(|report| (report.task.as_str(), report.status, report.reason.as_str()))
+        .collect();
+    assert_eq!(
+        fates,
+        [
+            ("top", Status::Done, ""),
+            ("alone", Status::Done, ""),
+            ("left", Status::Skipped, "the day is over"),
+            ("right", Status::Skipped, "the day is over"),
+            ("bottom", Status::Skipped, "the day is over"),
+        ]
+    );
+    assert_eq!(calls.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn results_are_shared_and_what_is_handed_on_in_all_has_a_limit() {
+    let mut tasks = vec![json!({"id": "long", "task_type": "text", "result": "x".repeat(1000)})];
+    tasks.extend(
+        (0..5).map(|number| json!({"id": format!("t{number}"), "task_type": "text", "depends_on": ["long"]})),
+    );
+    let (graph, plan) = planned(&json!({"tasks": tasks}).to_string());
+    let places = Mutex::new(Vec::new());
+    let execute = |errand: Errand<'_>| {
+        places.lock().unwrap().push(errand.results[0].1.as_ptr() as usize);
+        async { Ok(answered("y".repeat(100))) }
+    };
+    let run = async |result_bytes| {
+        let terms = Terms { result_bytes, ..terms(1) };
+        let report = route_with_safety(&plan, &graph, terms, execute, quiet).await.unwrap();
+        let done = report.results.iter().filter(|report| report.status == Status::Done).count();
+        let failed = report.results.iter().filter_map(|report| report.error.clone());
+        (done, failed.map(|failure| failure.code).collect::<Vec<_>>())
+    };
+    assert_eq!(run(5 * 1100).await, (5, vec![]));
+    let places = std::mem::take(&mut *places.lock().unwrap());
+    assert!(places.iter().all(|place| *place == places[0]), "one text, whoever gets it");
+    // Room for three and for handing it on a fourth time, but not for what came of that.
+    assert_eq!(run(3 * 1100 + 1050).await, (3, vec!["run_too_large".to_owned(); 2]));
+}
+
 /// Any closure can be guarded: here an agent of the test's own that says something harmful.
 #[tokio::test]
 async fn the_coach_goes_around_any_agent_where_a_task_is_safety_critical() {
     let screen = Screen::builtin().unwrap();
     let budget = RetryBudget::new(0, Duration::from_millis(1));
     let coach = Coach {
-        judge: Judge { screen: &screen, feedback: None, budget: &budget },
+        judge: Judge { screen: &screen, neural: None, feedback: None, budget: &budget },
         agent: None,
         settings: CoachSettings::default(),
         depth: Depth::Rules,
@@ -208,7 +263,7 @@ async fn the_coach_goes_around_any_agent_where_a_task_is_safety_critical() {
         }
     };
     let critical = ["data_access".to_owned()];
-    let terms = Terms { parallel: 2, critical_task_types: &critical };
+    let terms = Terms { critical_task_types: &critical, ..terms(2) };
     let report = route_with_safety(&plan, &graph, terms, execute, quiet).await.unwrap();
     let [ask, tell] = &report.results[..] else { panic!("{report:?}") };
     assert!(ask.safety_critical && ask.safe == Some(true) && ask.rounds >= 1);

@@ -149,7 +149,10 @@ mod tests {
         });
         let url = format!("http://models.example:{}/v1", good.port());
         let upstream = Upstream::guarded(settings(&url), guard).unwrap();
-        let call = || upstream.post(Call::Chat, Bytes::from_static(b"{}"), upstream.deadline());
+        let call = async || {
+            let slot = upstream.slot(false).await?;
+            upstream.post(slot, Call::Chat, Bytes::from_static(b"{}"), upstream.deadline()).await
+        };
         for _ in 0..2 {
             assert_eq!(call().await.unwrap().collect().await.unwrap(), "{}");
         }

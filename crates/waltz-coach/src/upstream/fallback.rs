@@ -17,9 +17,16 @@ pub struct Course {
     tries: u32,
     /// When this target's time is over.
     deadline: Option<tokio::time::Instant>,
+    /// At the last target a slot is waited for.
+    patient: bool,
 }
 
 impl Course {
+    /// The beginning. A patient call waits for a slot at the last target where it would be shed.
+    pub fn new(patient: bool) -> Self {
+        Self { patient, ..Self::default() }
+    }
+
     /// Goes on after a failure: a transient one is tried again at the same target, after a pause, while its
     /// time and the budget last, then the next target is due. The error comes back where that is in vain.
     pub async fn after(
@@ -40,7 +47,7 @@ impl Course {
         if self.target + 1 >= targets.len() {
             return Err(error);
         }
-        *self = Self { target: self.target + 1, ..Self::default() };
+        *self = Self { target: self.target + 1, ..Self::new(self.patient) };
         Ok(())
     }
 }
@@ -63,11 +70,18 @@ pub async fn post_with_fallback(
         let position = course.target;
         while course.target == position {
             course.tries += 1;
-            let deadline = *course.deadline.get_or_insert_with(|| target.upstream.deadline());
             let began = Instant::now();
             let noted = attempts.len();
             attempts.push(abandoned(purpose, target));
-            let outcome = target.upstream.post(call, body.clone(), deadline).await;
+            let waits = course.patient && position + 1 == targets.len();
+            let outcome = match target.upstream.slot(waits).await {
+                Ok(slot) => {
+                    // Time in the queue is not the upstream's.
+                    let deadline = *course.deadline.get_or_insert_with(|| target.upstream.deadline());
+                    target.upstream.post(slot, call, body.clone(), deadline).await
+                }
+                Err(error) => Err(error),
+            };
             note(&mut attempts[noted], &outcome, began);
             match outcome {
                 Ok(answer) => return Ok((answer, target.clone())),

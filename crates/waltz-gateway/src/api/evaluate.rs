@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use waltz_coach::judge::{self, Draft, Judge};
+use waltz_coach::judge::Draft;
 use waltz_coach::rounds::{Coach, Lesson, Pupil, draft_record};
 use waltz_coach::tally::Tally;
 use waltz_exchange::openai::{Answer, ApiError, ChatRequest};
@@ -93,13 +93,13 @@ async fn evaluate(
     };
     fill(&mut entry, live, &asked, &request);
     let reading_began = Instant::now();
-    let reading = judge::read_request(&live.screen, &request);
+    let judge = live.judge();
+    let reading = judge.read_request(&request).await;
     entry.risk = reading.risk;
     entry.scanned.request_fields = reading.fields;
     entry.scanned.request_bytes = reading.bytes;
     entry.prompt_verdict = Some(route::prompt_verdict(&reading, reading_began));
     let mut tally = Tally::default();
-    let judge = Judge { screen: &live.screen, feedback: live.feedback.as_ref(), budget: &live.budget };
     let depth = entry.depth;
     let work = async {
         let draft =

@@ -32,24 +32,33 @@ const KEYS: [(&str, Option<Category>); 13] = [
     ("violence/graphic", None),
 ];
 
+/// Of more inputs in one request none is read by a model: one caller must not keep it busy for minutes.
+const MOST_DEEP: usize = 32;
+
 /// Moderates every input.
-pub fn moderate(live: &Live, body: &[u8], request_id: &str) -> Response {
+pub async fn moderate(live: &Live, body: &[u8], request_id: &str) -> Response {
     let inputs = match inputs(body) {
         Ok(inputs) => inputs,
         Err(error) => return reply::error(&error),
     };
-    let results: Vec<Value> = inputs.iter().map(|input| moderate_one(live, input)).collect();
+    let deep = inputs.len() <= MOST_DEEP;
+    let mut results = Vec::with_capacity(inputs.len());
+    for input in &inputs {
+        results.push(moderate_one(live, input, deep).await);
+    }
     reply::json(&json!({"id": format!("modr-{request_id}"), "model": MODEL, "results": results}))
 }
 
-fn moderate_one(live: &Live, input: &str) -> Value {
+async fn moderate_one(live: &Live, input: &str, deep: bool) -> Value {
     let message = json!({"model": MODEL, "messages": [{"role": "user", "content": input}]});
-    let reading = match message {
-        Value::Object(body) => ChatRequest::from_object(body).map_or_else(
-            |_| RequestReading::default(),
-            |request| judge::read_request(&live.screen, &request),
-        ),
-        _ => RequestReading::default(),
+    let request = match message {
+        Value::Object(body) => ChatRequest::from_object(body).ok(),
+        _ => None,
+    };
+    let reading = match request {
+        Some(request) if deep => live.judge().read_request(&request).await,
+        Some(request) => judge::read_request(&live.screen, &request),
+        None => RequestReading::default(),
     };
     result(&reading.categories)
 }

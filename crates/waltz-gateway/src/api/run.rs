@@ -1,28 +1,32 @@
 //! `POST /waltz/v1/run`: carries out a task graph under the guard. Every task is an exchange of its own, on the path of
-//! chat requests and with a record of its own; the run itself is put on record only where it ends before its tasks do.
+//! chat requests and with a record of its own; the run itself is put on record where none began, or where it ends before
+//! its tasks do.
 
 mod task;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+use tokio::time::Instant;
 use waltz_coach::route::{Progress, Report, TaskReport, Terms, route_with_safety};
 use waltz_exchange::openai::ApiError;
 use waltz_exchange::record::{Decision, ExchangeRecord};
-use waltz_exchange::{json as strict_json, sse};
+use waltz_exchange::sse;
 use waltz_route::{Plan, TaskGraph};
 
-use crate::api::plan::unplannable;
+use crate::api::plan;
 use crate::client::{Client, Interrupted};
 use crate::live::{Gateway, Live};
 use crate::pipeline::Stop;
-use crate::receive::{Incoming, checked_word};
-use crate::record::{Recorded, record_stop, unrecordable};
+use crate::receive::{Incoming, session, wishes};
+use crate::record::{Recorded, record, record_stop, unrecordable};
 use crate::reply;
-use crate::respond::common_headers;
+use crate::respond::{Responded, Terminal, common_headers};
 use crate::settings::RunLimits;
 
 /// The path, which its tasks bear too.
@@ -47,12 +51,30 @@ struct Finished<'a> {
     avg_coaching_rounds: f64,
 }
 
+/// A run that is over but for the end of its reply.
+struct Over {
+    terminal: Terminal,
+    /// Its own record, where no task began that has one.
+    unrecorded: Option<Box<ExchangeRecord>>,
+}
+
 /// Answers one request on its own task.
 pub async fn run(gateway: Arc<Gateway>, live: Arc<Live>, incoming: Incoming, mut client: Client) -> Recorded {
     let began = incoming.began;
     match carry_out(&gateway, &live, incoming, &mut client).await {
-        // Every task is.
-        Ok(()) => Recorded { on_record: true },
+        Ok(Over { terminal, unrecorded: Some(entry) }) => {
+            let responded =
+                Responded { record: record_of_none(entry), began, waited: Duration::ZERO, terminal };
+            record(responded, &gateway, &live, &mut client).await
+        }
+        Ok(Over { terminal, unrecorded: None }) => {
+            // Everything is done and on record; a client that does not wait for the end only misses the summary.
+            match terminal {
+                Terminal::Whole(status, headers, body) => client.whole(status, headers, body).ok(),
+                Terminal::Frame(frame) => client.frame(frame).await.ok(),
+            };
+            Recorded { on_record: true }
+        }
         Err(stop) => record_stop(stop, began, &gateway, &live, &mut client).await,
     }
 }
@@ -62,7 +84,7 @@ async fn carry_out(
     live: &Arc<Live>,
     incoming: Incoming,
     client: &mut Client,
-) -> Result<(), Stop> {
+) -> Result<Over, Stop> {
     let mut entry = Box::new(incoming.blank_record());
     entry.stage = live.settings.stage;
     if let Some(error) = unrecordable(gateway, live) {
@@ -70,17 +92,17 @@ async fn carry_out(
     }
     // A large graph takes longer than a thread that serves others may.
     let read = tokio::task::block_in_place(|| {
+        // The tasks bear these headers too: one that is wrong is the run's mistake and not that of each task.
+        session(&incoming.headers)?;
+        wishes(&incoming.headers)?;
         let asked = read(&incoming.body, live.settings.run)?;
         let plan = live.router.plan(&asked.graph);
-        Ok((session(&incoming.headers)?, asked, whole_team(plan)?))
+        Ok((asked, whole_team(plan)?))
     });
-    let (session, asked, plan) = match read {
+    let (asked, plan) = match read {
         Ok(read) => read,
         Err(error) => return Err(Stop::new(entry, Decision::Invalid, error)),
     };
-    if let Some(session) = session {
-        entry.session_id = session;
-    }
     let Asked { graph, stream, subject } = asked;
     entry.streamed = stream;
     let mut headers = if stream { reply::stream_headers() } else { reply::json_headers() };
@@ -96,33 +118,59 @@ async fn carry_out(
             None => Ok(()),
         }
     };
-    let context = task::Context { gateway, live, incoming: &incoming, run: &entry, subject };
+    let RunLimits { parallel, result_bytes, time, .. } = live.settings.run;
+    let until = Instant::now() + time;
+    let halted = || {
+        let over = || (Instant::now() >= until).then(|| "the time of the run is over".to_owned());
+        if gateway.draining.is_cancelled() { Some("the gateway is shutting down".to_owned()) } else { over() }
+    };
+    let begun = AtomicBool::new(false);
+    let context =
+        task::Context { gateway, live, incoming: &incoming, run: &entry, subject, until, begun: &begun };
     let work = async {
         tell(stream.then(|| json!({"event": "planned", "plan": plan}))).await?;
         let critical_task_types = &live.settings.policy.critical_task_types;
-        let terms = Terms { parallel: live.settings.run.parallel, critical_task_types };
+        let terms = Terms { parallel, critical_task_types, result_bytes, halted: &halted };
         let execute = |errand| task::exchange(&context, errand);
         let progress = |step| tell(stream.then(|| event(&step)));
         route_with_safety(&plan, &graph, terms, execute, progress).await
     };
     let report: Result<Report, Interrupted> = line.hold(work).await.flatten();
-    let Report { results, final_safe, avg_coaching_rounds } = match report {
+    let Report { mut results, final_safe, avg_coaching_rounds } = match report {
         Ok(report) => report,
         Err(why) => return Err(Stop::interrupted(entry, why)),
     };
+    if stream {
+        // Each was told when its task ended, and whoever keeps the stream would keep it twice.
+        results.iter_mut().for_each(|result| result.text = None);
+    }
     let ExchangeRecord { id, session_id, .. } = &*entry;
     let finished =
         Finished { id, session_id, plan: &plan, results: &results, final_safe, avg_coaching_rounds };
-    if !stream {
-        let body = serde_json::to_vec(&finished).unwrap_or_default();
-        client.whole(StatusCode::OK, headers, body.into()).ok();
-        return Ok(());
+    let terminal = if stream {
+        tell(Some(json!({"event": "finished", "run": without_texts(&finished)}))).await.ok();
+        Terminal::Frame(line.dialect().terminal())
+    } else {
+        let body = tokio::task::block_in_place(|| serde_json::to_vec(&finished)).unwrap_or_default();
+        Terminal::Whole(StatusCode::OK, headers, body.into())
+    };
+    Ok(Over { terminal, unrecorded: (!begun.into_inner()).then_some(entry) })
+}
+
+fn without_texts(finished: &Finished<'_>) -> Value {
+    let mut told = json!(finished);
+    let results = told["results"].as_array_mut().into_iter().flatten();
+    for result in results.filter_map(Value::as_object_mut) {
+        result.shift_remove("text");
     }
-    // Everything is done and on record; a client that does not wait for the end only misses the summary.
-    if tell(Some(json!({"event": "finished", "run": finished}))).await.is_ok() {
-        line.frame(line.dialect().terminal()).await.ok();
-    }
-    Ok(())
+    told
+}
+
+/// The record of a run of which no task began: nobody was asked, and no answer was had.
+fn record_of_none(mut entry: Box<ExchangeRecord>) -> Box<ExchangeRecord> {
+    entry.decision = Decision::Failed;
+    entry.error = Some("no_task_begun".to_owned());
+    entry
 }
 
 fn event(step: &Progress<'_>) -> Value {
@@ -135,8 +183,7 @@ fn event(step: &Progress<'_>) -> Value {
 }
 
 fn read(body: &[u8], limits: RunLimits) -> Result<Asked, ApiError> {
-    let mut object: Map<String, Value> = strict_json::parse_object(body)
-        .map_err(|error| ApiError::invalid(format!("the request body is not valid JSON: {error}"), None))?;
+    let mut object = plan::parse(body)?;
     let stream = match object.remove("stream") {
         None | Some(Value::Null) => false,
         Some(Value::Bool(stream)) => stream,
@@ -149,13 +196,11 @@ fn read(body: &[u8], limits: RunLimits) -> Result<Asked, ApiError> {
             return Err(ApiError::invalid("`safety_identifier` must be a string", Some("safety_identifier")));
         }
     };
-    let graph = TaskGraph::from_object(object).map_err(|error| unplannable(&error))?;
+    let graph = plan::graph(object, limits.planned_tasks)?;
     let open = || graph.tasks().iter().filter(|task| task.result.is_none());
     let count = open().count();
     if count > limits.tasks {
-        let message =
-            format!("a run may have {} tasks (`routing.max_tasks`), and this one has {count}", limits.tasks);
-        return Err(ApiError::invalid(message, Some("tasks")).with_code("too_many_tasks"));
+        return Err(plan::too_many("a run", count, ("routing.max_tasks", limits.tasks)));
     }
     if let Some(task) = open().find(|task| task.description.trim().is_empty()) {
         let message = format!("task `{}` needs a `description`: it is what its agent is told", task.id);
@@ -170,10 +215,4 @@ fn whole_team(plan: Plan) -> Result<Plan, ApiError> {
         return Ok(plan);
     }
     Err(ApiError::invalid(plan.team_faults.join("; "), Some("tasks")).with_code("team_incomplete"))
-}
-
-fn session(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
-    let name = "x-waltz-session-id";
-    let given = headers.get(name).map(|value| value.to_str().unwrap_or("\u{fffd}"));
-    given.map(|value| checked_word(name, value)).transpose()
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use waltz_coach::judge::{Draft, Judge, read_draft};
+use waltz_coach::judge::Draft;
 use waltz_coach::tally::Tally;
 use waltz_coach::templates;
 use waltz_coach::upstream::{CallError, Protocol, parse_answer};
@@ -108,7 +108,7 @@ pub(super) async fn gather(
         return Err(CallError::Unreachable(windows.upstream().to_owned()).into());
     }
     let answer = std::mem::take(assembler).finish().map_err(|error| unusable(windows, error.to_string()))?;
-    finish(routed, flow, answer, client).await
+    finish(routed, flow, answer, client, tally).await
 }
 
 /// A failure that an upstream tells inside of an answer, under status 200: the same as an HTTP status.
@@ -125,6 +125,7 @@ async fn finish(
     flow: &mut Flow,
     answer: Answer,
     client: &Client,
+    tally: &mut Tally,
 ) -> Result<Gathered, Broken> {
     note_release(routed, flow.release());
     let usage = routed.received.request.include_usage();
@@ -136,7 +137,11 @@ async fn finish(
     if flow.release() == Release::Unread {
         return Ok(Gathered { answer, raw: Raw::Events(flow.finish(usage)), released: true, stopped: None });
     }
-    let verdict = look_back(routed, &answer);
+    let verdict = client.hold(look_back(routed, &answer, tally)).await?;
+    let closed = routed.live.settings.failure.at(routed.reading.risk) == OnFailure::Closed;
+    if verdict.state.is_degraded() && closed {
+        return Ok(stopped(routed, flow, answer, verdict));
+    }
     if flow.is_plain() {
         return match flow.settle(&verdict) {
             Settled::Send(mut events) => {
@@ -174,7 +179,7 @@ async fn judge_window(routed: &mut Routed, flow: &mut Flow, tally: &mut Tally) -
     let text = flow.judged();
     note_window(routed, text.len());
     let live = &routed.live;
-    let judge = Judge { screen: &live.screen, feedback: live.feedback.as_ref(), budget: &live.budget };
+    let judge = live.judge();
     let draft = Draft {
         request: &routed.received.request,
         reading: &routed.reading,
@@ -183,7 +188,7 @@ async fn judge_window(routed: &mut Routed, flow: &mut Flow, tally: &mut Tally) -
         rejected: &[],
     };
     let ask = flow.is_first_paragraph() && routed.depth > Depth::Rules;
-    let verdict = judge.judge(draft, if ask { Depth::Always } else { Depth::Rules }, tally).await;
+    let verdict = judge.judge_part(draft, if ask { Depth::Always } else { Depth::Rules }, tally).await;
     if verdict.state.is_degraded() {
         if live.settings.failure.at(routed.reading.risk) == OnFailure::Closed {
             flow.hold_all();
@@ -196,14 +201,12 @@ async fn judge_window(routed: &mut Routed, flow: &mut Flow, tally: &mut Tally) -
 }
 
 /// Reads the whole answer once more before its last window goes, tool calls and unknown fields included.
-fn look_back(routed: &mut Routed, answer: &Answer) -> Verdict {
+async fn look_back(routed: &mut Routed, answer: &Answer, tally: &mut Tally) -> Verdict {
     let (text, acts) = words(answer, 0);
     note_window(routed, text.len());
     let request = &routed.received.request;
-    read_draft(
-        &routed.live.screen,
-        Draft { request, reading: &routed.reading, text: &text, acts: &acts, rejected: &[] },
-    )
+    let draft = Draft { request, reading: &routed.reading, text: &text, acts: &acts, rejected: &[] };
+    routed.live.judge().judge(draft, Depth::Rules, tally).await
 }
 
 /// What a choice says and what it would do. The first choice answers for the fields around the choices.

@@ -12,7 +12,7 @@ use crate::metrics::{Metrics, write};
 
 const ALL: Sampler = Sampler { share: 1.0, parent_based: true };
 
-fn live() -> Live {
+pub(crate) fn live() -> Live {
     let patience = Duration::from_secs(1);
     let upstream = Upstream::new(UpstreamSettings {
         name: "main".to_owned(),
@@ -32,6 +32,7 @@ fn live() -> Live {
         settings: Settings::default(),
         upstreams: vec![Arc::new(upstream.unwrap())],
         agents: Vec::new(),
+        neural: None,
         router: Router::default(),
         feedback: None,
         screen: Screen::builtin().unwrap(),

@@ -81,8 +81,7 @@ impl Shadow {
         };
         let Some(choice) = answer.choices.first() else { return };
         let (text, acts) = (choice.text(), choice.acts());
-        let judge =
-            Judge { screen: &self.live.screen, feedback: self.live.feedback.as_ref(), budget: &budget };
+        let judge = Judge { budget: &budget, ..self.live.judge() };
         let draft =
             Draft { request: &self.request, reading: &self.reading, text: &text, acts: &acts, rejected: &[] };
         let verdict = judge.judge(draft, self.depth, &mut tally).await;

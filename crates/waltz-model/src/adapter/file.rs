@@ -185,8 +185,13 @@ impl AdapterFile {
 
     /// Reads a file that was made for a model of this shape and this hash. Everything is checked.
     pub fn read(path: &Path, shape: &Shape, base: &str) -> Result<Self, Error> {
+        Self::parse(&TensorFile::read(path)?, shape, base)
+    }
+
+    /// The same for a file that was opened.
+    pub(crate) fn parse(content: &TensorFile, shape: &Shape, base: &str) -> Result<Self, Error> {
+        let path = content.path();
         let refuse = |reason: String| Error::malformed(path, reason);
-        let content = TensorFile::read(path)?;
         let tensors = content.tensors()?;
         let note: AdapterNote = serde_json::from_str(&tensors.note(NOTE)?)
             .map_err(|error| refuse(format!("its note cannot be read: {error}")))?;

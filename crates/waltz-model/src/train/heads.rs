@@ -5,6 +5,7 @@ use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
 use super::linear::{self, Onto};
+use super::tensor::Part;
 use super::{Device, Form, Grid, Tensor, Trains};
 use crate::generate::Pooling;
 use crate::{Error, HeadsConfig, Shape};
@@ -135,6 +136,28 @@ impl<D: Device> Heads<D> {
             device.accumulate(Form::Plain, 1.0, left, right, (to_bias, Grid::whole(1, count)))?;
         }
         Ok(HeadLoss { loss, to_pooled })
+    }
+
+    /// Moves each head's zero to `zero` of its logits so far and makes a step of `step` one: what calibration found.
+    pub(super) fn rescale(&mut self, device: &D, scales: &[(f32, f32)]) -> Result<(), Error> {
+        if scales.len() != self.names.len() || scales.iter().any(|(_, step)| !step.is_normal()) {
+            let (found, expected) = (scales.len(), self.names.len());
+            return Err(Error::training(format!(
+                "{found} scales for {expected} heads, or a step of nothing"
+            )));
+        }
+        let (mut weights, mut bias) = (self.weights.values(device)?, self.bias.values(device)?);
+        let rows = weights.chunks_exact_mut(self.weights.columns).zip(&mut bias);
+        for ((row, bias), (zero, step)) in rows.zip(scales) {
+            row.iter_mut().for_each(|weight| *weight /= step);
+            *bias = (*bias - zero) / step;
+        }
+        // Both or neither.
+        let weights = self.weights.load(device, Part::Weights, &weights)?;
+        let bias = self.bias.load(device, Part::Weights, &bias)?;
+        self.weights.put(weights);
+        self.bias.put(bias);
+        Ok(())
     }
 
     /// Both tensors.

@@ -107,6 +107,12 @@ impl<D: Device> Trainer<D> {
         heads.logits(network.device(), &pooled, batch.sequences())
     }
 
+    /// Rescales the heads: for each the logit that becomes 0, and the distance from it that becomes 1.
+    pub fn rescale_heads(&mut self, network: &Network<D>, scales: &[(f32, f32)]) -> Result<(), Error> {
+        let Some(heads) = &mut self.heads else { return Err(no_heads()) };
+        heads.rescale(network.device(), scales)
+    }
+
     /// Takes one step over all batches, whose gradients add up.
     pub fn step(
         &mut self,

@@ -86,11 +86,21 @@ fn json_is_read_strictly() {
         br#"{"tasks":[{"id":"a"}]}"#,
         br#"{"tasks":[{"id":"a","task_type":"t","colour":1}]}"#,
         br#"{"tasks":[],"tasks":[]}"#,
-        br#"{"tasks":[{"id":"a","task_type":"t","metadata":{"deep":{}}}]}"#,
     ] {
         let error = TaskGraph::parse(bad).unwrap_err();
         assert!(matches!(error, GraphError::Unreadable(_)), "{error}");
     }
+    for (metadata, key) in
+        [(r#"{"n":1,"a":null}"#, "a"), (r#"{"deep":{}}"#, "deep"), (r#"{"list":[]}"#, "list")]
+    {
+        let whole =
+            format!(r#"{{"tasks":[{{"id":"x"}},{{"id":"y","task_type":"t","metadata":{metadata}}}]}}"#);
+        let error = TaskGraph::parse(whole.as_bytes()).unwrap_err().to_string();
+        assert_eq!(error, format!("`metadata.{key}` of task `y` must be a text, a number, true or false"));
+    }
+    let nameless = br#"{"tasks":[{"metadata":{"a\u001b":null}}]}"#;
+    let error = TaskGraph::parse(nameless).unwrap_err().to_string();
+    assert!(error.starts_with("`metadata.a\u{fffd}` of task 1 must"), "{error}");
 }
 
 #[test]

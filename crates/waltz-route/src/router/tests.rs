@@ -31,7 +31,7 @@ fn router(agents: Vec<Agent>, rules: Vec<Rule>) -> Router {
 const NONE: &BTreeMap<String, Scalar> = &BTreeMap::new();
 
 fn code() -> Ask<'static> {
-    Ask { agent: None, task_type: "code", metadata: NONE, skills: &[] }
+    Ask { agent: None, task_type: "code", metadata: NONE, written: false, skills: &[] }
 }
 
 fn choose(router: &Router, ask: Ask<'_>, load: &mut Load) -> (String, String) {
@@ -82,6 +82,30 @@ fn all_conditions_of_a_rule_must_hold_and_a_missing_key_is_none_that_does() {
         let ask = Ask { metadata: &metadata, ..code() };
         assert_eq!(choose(&router, ask, &mut Load::default()).0, expected, "{metadata:?}");
         assert_eq!(router.choose_by_rule(ask).map(|chosen| chosen.agent), (expected == "a").then_some("a"));
+    }
+}
+
+#[test]
+fn where_metadata_is_text_a_number_or_a_boolean_is_what_it_reads_as() {
+    let mut picky = rule("picky", "a", 10);
+    picky.conditions = BTreeMap::from([
+        ("files".to_owned(), Scalar::Number(2.0)),
+        ("urgent".to_owned(), Scalar::Bool(true)),
+        ("word".to_owned(), Scalar::Text("3".to_owned())),
+    ]);
+    let router = router(vec![agent("a", &[], 0.5)], vec![picky]);
+    for (metadata, expected) in [
+        (r#"{"files":"2","urgent":"true","word":"3"}"#, true),
+        (r#"{"files":"2.0","urgent":true,"word":"3"}"#, true),
+        (r#"{"files":"two","urgent":"true","word":"3"}"#, false),
+        (r#"{"files":"2","urgent":"yes","word":"3"}"#, false),
+        (r#"{"files":"true","urgent":"2","word":"3"}"#, false),
+        (r#"{"files":"2","urgent":"true","word":3}"#, false),
+    ] {
+        let metadata: BTreeMap<String, Scalar> = serde_json::from_str(metadata).unwrap();
+        let ask = Ask { metadata: &metadata, written: true, ..code() };
+        assert_eq!(router.choose_by_rule(ask).is_some(), expected, "{metadata:?}");
+        assert!(router.choose_by_rule(Ask { written: false, ..ask }).is_none(), "{metadata:?}");
     }
 }
 

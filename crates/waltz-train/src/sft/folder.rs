@@ -1,19 +1,19 @@
 //! The folder of a run: `run.json` says what the run is, `checkpoints/` where it stands, `adapter.safetensors` what came of
-//! it. One process at a time holds it, by a lock that the system releases however the process ends.
+//! it.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::ErrorKind;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use waltz_model::Agent;
 
 use crate::Error;
+use crate::held::Held;
 
-const LOCK: &str = "lock";
 const PLAN: &str = "run.json";
 const CHECKPOINTS: &str = "checkpoints";
 const ADAPTER: &str = "adapter.safetensors";
+const OURS: [&str; 3] = [PLAN, CHECKPOINTS, ADAPTER];
 
 /// What a run is, from its first step to its last.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -64,15 +64,14 @@ pub(super) struct Begun {
 /// A folder that this process holds.
 #[derive(Debug)]
 pub struct Folder {
-    path: PathBuf,
-    _lock: File,
+    held: Held,
 }
 
 impl Folder {
     /// Takes a folder for a new run: one that is not there yet, or is empty.
     pub fn begin(path: &Path) -> Result<Self, Error> {
-        let folder = Self::hold(path)?;
-        if [PLAN, CHECKPOINTS, ADAPTER].iter().any(|name| path.join(name).exists()) {
+        let folder = Self { held: Held::take(path, &OURS)? };
+        if OURS.iter().any(|name| path.join(name).exists()) {
             return Err(
                 folder.refuse("it holds a run already; go on with --resume, or choose another folder")
             );
@@ -86,7 +85,7 @@ impl Folder {
             let reason = "it holds no run; begin one without --resume".to_owned();
             return Err(Error::Folder { folder: path.to_owned(), reason });
         }
-        let folder = Self::hold(path)?;
+        let folder = Self { held: Held::take(path, &OURS)? };
         if folder.adapter().exists() {
             return Err(folder.refuse(&format!("its run is finished: {}", folder.adapter().display())));
         }
@@ -96,27 +95,24 @@ impl Folder {
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.held.path()
     }
 
     /// Where the adapter is once the run is finished.
     pub fn adapter(&self) -> PathBuf {
-        self.path.join(ADAPTER)
+        self.path().join(ADAPTER)
     }
 
     pub(super) fn checkpoints(&self) -> PathBuf {
-        self.path.join(CHECKPOINTS)
+        self.path().join(CHECKPOINTS)
     }
 
     /// Writes down what the run is, or compares it with what is written.
     pub(super) fn agree(&self, begun: &Begun) -> Result<(), Error> {
-        let path = self.path.join(PLAN);
+        let path = self.path().join(PLAN);
         if !path.exists() {
             let text = serde_json::to_vec_pretty(begun).map_err(std::io::Error::from);
-            let partial = self.path.join(format!(".partial-{PLAN}"));
-            let write =
-                |bytes: Vec<u8>| fs::write(&partial, bytes).and_then(|()| fs::rename(&partial, &path));
-            return text.and_then(write).map_err(|source| Error::Write { path, source });
+            return self.held.write(PLAN, &text.map_err(|source| Error::Write { path, source })?);
         }
         let before = self.begun()?;
         if before.rows != begun.rows {
@@ -130,7 +126,7 @@ impl Folder {
     }
 
     fn begun(&self) -> Result<Begun, Error> {
-        let path = self.path.join(PLAN);
+        let path = self.path().join(PLAN);
         let text = fs::read(&path).map_err(|source| Error::Read { path, source })?;
         let begun: Begun = serde_json::from_slice(&text)
             .map_err(|error| self.refuse(&format!("its {PLAN} is damaged: {error}")))?;
@@ -142,34 +138,7 @@ impl Folder {
         }
     }
 
-    /// Locks a folder in which nothing lies that is not a run's.
-    fn hold(path: &Path) -> Result<Self, Error> {
-        let write = |source| Error::Write { path: path.to_owned(), source };
-        fs::create_dir_all(path).map_err(write)?;
-        for entry in fs::read_dir(path).map_err(|source| Error::Read { path: path.to_owned(), source })? {
-            let name = entry.map_err(write)?.file_name().to_string_lossy().into_owned();
-            let is_ours = [LOCK, PLAN, CHECKPOINTS, ADAPTER].contains(&name.as_str());
-            if !is_ours && !name.starts_with(".partial-") {
-                let reason = format!("it has other contents, such as `{name}`; choose a new folder");
-                return Err(Error::Folder { folder: path.to_owned(), reason });
-            }
-        }
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(path.join(LOCK));
-        let lock = file.map_err(write)?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(Error::Held { folder: path.to_owned() }),
-            Err(TryLockError::Error(source)) if source.kind() == ErrorKind::Unsupported => {
-                Err(Error::Folder {
-                    folder: path.to_owned(),
-                    reason: "its file system has no locks; choose a local folder".to_owned(),
-                })
-            }
-            Err(TryLockError::Error(source)) => Err(write(source)),
-        }
-    }
-
     pub(super) fn refuse(&self, reason: &str) -> Error {
-        Error::Folder { folder: self.path.clone(), reason: reason.to_owned() }
+        self.held.refuse(reason)
     }
 }

@@ -6,7 +6,6 @@ use std::time::Instant;
 use anyhow::Context;
 use serde_json::{Value, json};
 use waltz_coach::conversation::{self, ConversationAgent};
-use waltz_coach::judge::{Judge, read_request};
 use waltz_coach::rounds::Coach;
 use waltz_coach::tally::Tally;
 use waltz_exchange::Verdict;
@@ -92,20 +91,21 @@ async fn turn(
         ("messages".to_owned(), json!(messages)),
     ]);
     let request = ChatRequest::from_object(body)?;
-    let reading = read_request(&live.screen, &request);
+    let judge = live.judge();
+    let reading = judge.read_request(&request).await;
     let began = Instant::now();
-    let judge = Judge { screen: &live.screen, feedback: live.feedback.as_ref(), budget: &live.budget };
     let depth = live.settings.policy.depth("/v1/chat/completions", &live.settings.policy.default_task_type);
     let settings = live.settings.coach;
     let coach = Coach { judge, agent: Some(agent), settings, depth, similar: &[] };
-    let draft = async |tally: &mut Tally| {
-        let outgoing = conversation::draft_request(agent, &request);
-        let answer = conversation::complete(agent, &outgoing, "draft", &live.budget, tally).await?;
-        answer.choices.into_iter().next().context("the answer has no choice")
-    };
-    let (pupil, lesson) = coach.around(&request, &reading, draft, &mut Tally::default()).await?;
+    let mut tally = Tally::default();
+    let outgoing = conversation::draft_request(agent, &request);
+    let answer = conversation::complete(agent, &outgoing, "draft", &live.budget, &mut tally).await?;
+    let choice = answer.choices.into_iter().next().context("the answer has no choice")?;
+    let pupil = coach.read(&request, &reading, choice, &mut tally).await;
+    // Shown before the rounds, which may take a while.
     print_step(paint, "draft", &pupil.choice.text())?;
     print_verdict(paint, &pupil.verdict)?;
+    let lesson = coach.coach(&request, &reading, pupil, &mut tally).await;
     for round in &lesson.rounds {
         print_step(paint, &format!("advice {}", round.number), &round.feedback)?;
         let kept = if round.kept { "" } else { " (dropped)" };

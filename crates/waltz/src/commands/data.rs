@@ -1,24 +1,35 @@
 //! `waltz data`.
 
-use std::path::PathBuf;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde_json::json;
 use waltz_store::{Format, Namespace, Store};
+use waltz_train::evaluate::{Prompts, export};
+use waltz_train::judge::Sources;
 
 use super::{ConfigOptions, Exit, configured_part, note, print, runtime};
 
 /// Export what was recorded, or count it.
 #[derive(clap::Subcommand)]
 pub(crate) enum Data {
-    /// Write coaching sessions, safety evaluations or training trajectories to a file.
+    /// Write coaching sessions, safety evaluations, training trajectories or a benchmark to a file.
     ///
     /// Reads the database beside a running gateway; what the gateway recorded in the last moments may
     /// still be in its journal.
     Export {
         /// safety/waltzrl/coaching, safety/waltzrl/evaluations or safety/waltzrl/training; the last word
         /// suffices.
-        namespace: String,
+        #[arg(required_unless_present = "benchmark")]
+        namespace: Option<String>,
+        /// Write the prompts of these files as a benchmark that may be given to others: personal data masked, only
+        /// under licences that allow it, with a card beside it.
+        #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["namespace", "format", "tenant"])]
+        benchmark: Vec<PathBuf>,
+        /// The list of sources that says which licences a benchmark may have.
+        #[arg(long, value_name = "FILE", default_value = "models/judge/sources.toml")]
+        sources: PathBuf,
         /// json, jsonl or parquet.
         #[arg(long, default_value = "jsonl")]
         format: String,
@@ -47,7 +58,11 @@ pub(crate) enum Data {
 impl Data {
     pub(crate) fn run(self) -> Result<(), Exit> {
         match self {
-            Self::Export { namespace, format, out, tenant, options } => {
+            Self::Export { benchmark, sources, out, .. } if !benchmark.is_empty() => {
+                export_benchmark(&benchmark, &sources, &out)
+            }
+            Self::Export { namespace, format, out, tenant, options, .. } => {
+                let namespace = namespace.unwrap_or_default();
                 let wrong = |error: waltz_store::Error| Exit { code: 2, message: error.to_string() };
                 let namespace: Namespace = namespace.parse().map_err(wrong)?;
                 let format: Format = format.parse().map_err(wrong)?;
@@ -82,6 +97,26 @@ impl Data {
             }
         }
     }
+}
+
+/// Writes a benchmark and its card.
+fn export_benchmark(files: &[PathBuf], sources: &Path, out: &Path) -> Result<(), Exit> {
+    let sources = Sources::read(sources).map_err(anyhow::Error::from)?;
+    let mut prompts = Prompts::default();
+    for file in files {
+        prompts.add(file, None, sources.seed, None).map_err(anyhow::Error::from)?;
+    }
+    let exported = export(&prompts, &sources);
+    if exported.count == 0 {
+        return Err(Exit { code: 1, message: "no row may be given to others".to_owned() });
+    }
+    let card = PathBuf::from(format!("{}.card.md", out.display()));
+    for (path, text) in [(out, &exported.rows), (&card, &exported.card)] {
+        let create = || std::fs::File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes()));
+        create().with_context(|| format!("cannot create `{}`", path.display()))?;
+    }
+    note(&format!("{} rows written to {}, their card to {}", exported.count, out.display(), card.display()));
+    print(&exported.sha256)
 }
 
 /// Where the data is: a folder, or a server that the configuration names.

@@ -1,13 +1,16 @@
 //! `waltz judge`.
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use waltz_coach::judge::{Draft, read_draft, read_request};
-use waltz_exchange::Category;
+use waltz_coach::judge::{Draft, Judge};
+use waltz_coach::tally::Tally;
+use waltz_coach::upstream::RetryBudget;
 use waltz_exchange::openai::ChatRequest;
+use waltz_exchange::{Category, Depth};
 
 use super::{ConfigOptions, Exit, configured_part, lines, print};
 
@@ -47,21 +50,32 @@ struct Judged {
 
 impl JudgeFile {
     pub(crate) fn run(self) -> Result<(), Exit> {
-        let screen = configured_part(&self.options.sources(), |check, loaded| {
-            check.screen(loaded.raw.policy.rules_file.as_deref())
+        let (screen, neural) = configured_part(&self.options.sources(), |check, loaded| {
+            let data_dir = check.data_dir(&loaded.raw.server.data_dir);
+            let models = check.models(data_dir.as_deref());
+            let neural = check.neural(&loaded.raw.judge, &models, &[]);
+            Some((check.screen(loaded.raw.policy.rules_file.as_deref())?, neural))
         })?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.context("cannot start the runtime")?;
+        let budget = RetryBudget::new(0, Duration::ZERO);
+        let judge = Judge { screen: &screen, neural: neural.as_ref(), feedback: None, budget: &budget };
+        if let Some(neural) = &neural {
+            // The first question is not to wait for the model, at its own limit.
+            runtime.block_on(neural.warm()).map_err(anyhow::Error::msg)?;
+        }
         lines::for_each(self.file.as_deref(), |row: Row| {
             let body = json!({"model": "none", "messages": [{"role": "user", "content": row.prompt}]});
             let Value::Object(body) = body else { return Ok(()) };
             let request = ChatRequest::from_object(body)
                 .map_err(|error| Exit { code: 1, message: error.to_string() })?;
             let began = Instant::now();
-            let reading = read_request(&screen, &request);
-            let verdict = row.response.as_deref().map(|text| {
-                read_draft(
-                    &screen,
-                    Draft { request: &request, reading: &reading, text, acts: "", rejected: &[] },
-                )
+            let (reading, verdict) = runtime.block_on(async {
+                let reading = judge.read_request(&request).await;
+                let Some(text) = row.response.as_deref() else { return (reading, None) };
+                let draft = Draft { request: &request, reading: &reading, text, acts: "", rejected: &[] };
+                let verdict = judge.judge(draft, Depth::Rules, &mut Tally::default()).await;
+                (reading, Some(verdict))
             });
             let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
             let judged = Judged {
@@ -71,7 +85,10 @@ impl JudgeFile {
                 refusal: verdict.as_ref().map(|verdict| verdict.refusal),
                 is_unsafe: verdict.as_ref().is_some_and(|verdict| verdict.is_unsafe),
                 overrefuse: verdict.as_ref().is_some_and(|verdict| verdict.overrefuse),
-                level: verdict.as_ref().map_or(0, |verdict| verdict.level.into()),
+                level: verdict
+                    .as_ref()
+                    .map_or(reading.level, |verdict| verdict.level.max(reading.level))
+                    .into(),
                 categories: verdict.map_or(reading.categories, |verdict| verdict.categories),
                 micros,
             };

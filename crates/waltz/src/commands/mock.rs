@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use tokio::net::TcpListener;
+use waltz_train::evaluate::scenarios;
 
 use super::{Exit, note, print, runtime};
 use crate::mock::script::Script;
@@ -21,6 +22,9 @@ pub(crate) struct Mock {
     /// The script, a TOML file of [[reply]] tables; see docs/reference/mock.md.
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
+    /// Draft and revise as the fifty scenarios of `waltz eval --suite scenarios` script it.
+    #[arg(long, conflicts_with = "script")]
+    scenarios: bool,
 }
 
 impl Mock {
@@ -32,6 +36,7 @@ impl Mock {
             });
         }
         let script = match &self.script {
+            None if self.scenarios => Script::scenarios(&scenarios().map_err(anyhow::Error::from)?),
             None => Script::builtin(),
             Some(file) => {
                 let text = std::fs::read_to_string(file)

@@ -10,6 +10,7 @@ use anyhow::Context;
 use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use waltz_coach::judge::NeuralJudge;
 use waltz_gateway::Gateway;
 use waltz_gateway::admin::Desk;
 use waltz_gateway::variants::learn;
@@ -17,7 +18,7 @@ use waltz_store::Store;
 
 use super::fallback::Fallback;
 use super::{ConfigOptions, Exit, base_folder, configured, describe, note, note_stage, runtime};
-use crate::config::{Built, Sources, build, load};
+use crate::config::{Built, Sources, build, load, raw};
 use crate::telemetry::{self, Exporter};
 
 /// Run the gateway.
@@ -59,7 +60,7 @@ impl Serve {
 async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
     let stamped = stamps(&sources);
     sources.fallbacks = fallback.upstream(&sources).await?;
-    let (_, built) = configured(&sources)?;
+    let (loaded, built) = configured(&sources)?;
     let Built { listen, data_dir, drain_timeout, store, live, stage_trouble: _ } = built;
     // A file size limit must show as a failed write, which is handled, and not as a signal that kills.
     let _file_size = signal(SignalKind::from_raw(SIGXFSZ)).context("cannot wait for SIGXFSZ")?;
@@ -78,7 +79,7 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
     // What was learned and paused holds from the first request on.
     gateway.variants.refresh(&gateway.store).await.context("cannot read the variants")?;
     gateway.tasks.spawn(learn::run(Arc::clone(&gateway), data_dir.clone()));
-    warm(&gateway);
+    warm(&gateway, loaded.raw.judge.neural == raw::Neural::On);
     // Whoever reads the next line may stop us at once: the signals must be waited for before it is said.
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
@@ -121,7 +122,16 @@ fn stops_at_hangup(_signal: Option<()>) -> bool {
 }
 
 /// Loads models in this process before the first request wants them.
-fn warm(gateway: &Arc<Gateway>) {
+fn warm(gateway: &Arc<Gateway>, with_judge: bool) {
+    let live = gateway.live.load_full();
+    tokio::spawn(async move {
+        if with_judge
+            && let Some(neural) = &live.neural
+            && let Err(reason) = neural.warm().await
+        {
+            tracing::error!(reason, "the neural judge cannot be loaded");
+        }
+    });
     for upstream in &gateway.live.load().upstreams {
         if let Some(model) = upstream.local_model().cloned() {
             let name = upstream.name().to_owned();
@@ -212,8 +222,9 @@ async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Sta
         if kill {
             again.arguments.push(("waltz.stage", toml::Value::Integer(1)));
         }
-        let models: Vec<_> =
-            live.upstreams.iter().filter_map(|upstream| upstream.local_model().cloned()).collect();
+        let served = live.upstreams.iter().filter_map(|upstream| upstream.local_model());
+        let judging = live.neural.iter().map(NeuralJudge::model);
+        let models: Vec<_> = served.chain(judging).cloned().collect();
         let building = tokio::task::spawn_blocking(move || {
             build::build(&load(&again), &again.environment, &base, &models)
         });
@@ -252,6 +263,7 @@ async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Sta
                 }
                 let (before, now) = (live.settings.stage_wanted, built.live.settings.stage_wanted);
                 gateway.live.store(Arc::new(built.live));
+                warm(&gateway, load(&sources).raw.judge.neural == raw::Neural::On);
                 gateway.outdated.store(false, Ordering::Relaxed);
                 note("configuration reloaded");
                 if before != now && !kill {
@@ -303,7 +315,8 @@ fn stamps(sources: &Sources) -> Vec<Stamp> {
     let base = base_folder(sources);
     let raw = load(sources).raw;
     let adapters = raw.upstreams.iter().flat_map(|upstream| upstream.adapters.files());
-    let named = raw.policy.rules_file.iter().chain(adapters).map(|file| base.join(file));
+    let named =
+        raw.policy.rules_file.iter().chain(&raw.judge.weights).chain(adapters).map(|file| base.join(file));
     let files: Vec<PathBuf> = sources.file.iter().cloned().chain(named).collect();
     files
         .iter()

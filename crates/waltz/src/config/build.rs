@@ -1,6 +1,7 @@
 //! Checks a raw configuration and makes what the crates use. Every mistake is named; nothing is opened.
 
 mod agents;
+mod judge;
 mod pii;
 mod routing;
 mod stage;
@@ -26,6 +27,7 @@ use waltz_model::Models;
 use waltz_screen::{Rules, Screen};
 use waltz_store::Database;
 
+pub(crate) use judge::NEURAL_MODEL;
 use stage::Stage;
 
 use super::raw::{self, RawConfig};
@@ -59,6 +61,10 @@ pub fn build(
     let Stage { serves: stage, trouble: stage_trouble, adapters } = check.stage(raw, &models);
     let upstreams = check.upstreams(&raw.upstreams, &models, adapters, running);
     let agents = check.agents(&raw.agents, &upstreams);
+    // One copy of a model serves as upstream and as judge.
+    let local = upstreams.iter().filter_map(|upstream| upstream.local_model().cloned());
+    let local: Vec<Arc<LocalModel>> = local.chain(running.iter().cloned()).collect();
+    let neural = check.neural(&raw.judge, &models, &local);
     let router = check.router(raw);
     let feedback_targets = check.targets("feedback.targets", &raw.feedback.targets, &upstreams, false);
     let screen = check.screen(raw.policy.rules_file.as_deref());
@@ -95,7 +101,7 @@ pub fn build(
         data_dir,
         drain_timeout: Duration::from_millis(raw.server.drain_timeout_ms),
         store,
-        live: Live { settings, upstreams, agents, router, feedback, screen, budget },
+        live: Live { settings, upstreams, agents, router, neural, feedback, screen, budget },
         stage_trouble,
     })
 }

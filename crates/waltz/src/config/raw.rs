@@ -2,6 +2,7 @@
 //! are the reference page and the schema's descriptions.
 
 mod agents;
+mod judge;
 mod pii;
 mod routing;
 mod variants;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use waltz_exchange::{Depth, policy};
 
 pub(crate) use agents::{Agent, Feedback, Protocol, Target, Upstream};
+pub(crate) use judge::{Judge, Neural};
 pub(crate) use pii::{Pii, PiiAction, PiiKindActions};
 pub(crate) use routing::{Cost, Routing, Rule, Scalar};
 pub(crate) use variants::{
@@ -35,6 +37,8 @@ pub struct RawConfig {
     pub(crate) rules: Vec<Rule>,
     /// Limits of plans and runs, and what teams must have.
     pub(crate) routing: Routing,
+    /// Level 2 of the judge.
+    pub(crate) judge: Judge,
     /// The feedback model.
     pub(crate) feedback: Feedback,
     /// The coaching loop.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::Value;
+use waltz_train::evaluate::Scenario;
 
 /// A script file.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -84,6 +85,8 @@ impl Default for Reply {
 pub(crate) struct When {
     /// The user's last message holds this text, whatever its case.
     pub(crate) contains: Option<String>,
+    /// The user's first message holds this text: the question that a revision is about.
+    pub(crate) first: Option<String>,
     /// The model that is asked for.
     pub(crate) model: Option<String>,
     /// The request asks for a revision after feedback.
@@ -142,6 +145,7 @@ pub(crate) struct Asked {
     pub(crate) model: String,
     pub(crate) stream: bool,
     pub(crate) last_user: String,
+    pub(crate) first_user: String,
     pub(crate) coached: bool,
     pub(crate) nonce: Option<String>,
     /// The id that the answer will have.
@@ -151,18 +155,9 @@ pub(crate) struct Asked {
 impl Asked {
     pub(crate) fn new(body: &Value) -> Self {
         let messages = body["messages"].as_array().map_or(&[][..], Vec::as_slice);
-        let last_user = messages
-            .iter()
-            .rev()
-            .find(|message| message["role"] == "user")
-            .map(|message| match &message["content"] {
-                Value::String(text) => text.clone(),
-                Value::Array(parts) => {
-                    parts.iter().filter_map(|part| part["text"].as_str()).collect::<Vec<_>>().join("\n")
-                }
-                _ => String::new(),
-            })
-            .unwrap_or_default();
+        let mut users = messages.iter().filter(|message| message["role"] == "user").map(said);
+        let first_user = users.next().unwrap_or_default();
+        let last_user = users.next_back().unwrap_or_else(|| first_user.clone());
         let material: Option<Value> = serde_json::from_str(&last_user).ok();
         let nonce = material
             .filter(|material| material.get("draft").is_some())
@@ -172,9 +167,21 @@ impl Asked {
             stream: body["stream"].as_bool().unwrap_or(false),
             coached: last_user.starts_with("A reviewer read your answer"),
             last_user,
+            first_user,
             nonce,
             answer_id: waltz_exchange::id::new_response_id(),
         }
+    }
+}
+
+/// The text of a message.
+fn said(message: &Value) -> String {
+    match &message["content"] {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => {
+            parts.iter().filter_map(|part| part["text"].as_str()).collect::<Vec<_>>().join("\n")
+        }
+        _ => String::new(),
     }
 }
 
@@ -187,6 +194,19 @@ impl Script {
     /// What the mock says without a script: enough to see coaching work.
     pub(crate) fn builtin() -> Self {
         Self::parse(include_str!("builtin.toml")).unwrap_or_default()
+    }
+
+    /// Drafts and revisions of scenarios.
+    pub(crate) fn scenarios(scenarios: &[Scenario]) -> Self {
+        let mut replies = Vec::new();
+        for Scenario { prompt, draft, revision, .. } in scenarios {
+            let texts = [(Some(true), revision.as_ref()), (None, Some(draft))];
+            for (coached, text) in texts.into_iter().filter(|(_, text)| text.is_some()) {
+                let when = When { first: Some(prompt.clone()), coached, ..When::default() };
+                replies.push(Reply { when, text: text.cloned(), ..Reply::default() });
+            }
+        }
+        Self { replies }
     }
 
     /// The reply to a request.
@@ -211,9 +231,10 @@ impl Script {
 
 impl When {
     fn fits(&self, asked: &Asked) -> bool {
-        let Self { contains, model, coached, judging } = self;
-        let said = |text: &String| asked.last_user.to_lowercase().contains(&text.to_lowercase());
-        contains.as_ref().is_none_or(said)
+        let Self { contains, first, model, coached, judging } = self;
+        let holds = |said: &str, text: &str| said.to_lowercase().contains(&text.to_lowercase());
+        contains.as_ref().is_none_or(|text| holds(&asked.last_user, text))
+            && first.as_ref().is_none_or(|text| holds(&asked.first_user, text))
             && model.as_ref().is_none_or(|model| *model == asked.model)
             && coached.is_none_or(|coached| coached == asked.coached)
             && judging.unwrap_or(false) == asked.nonce.is_some()

@@ -133,8 +133,9 @@ async fn each_agent_speaks_with_its_own_adapter() {
     let upstream = Upstream::local(settings, Arc::new(local), adapters);
     for (call, expected) in [(Call::Chat, "I answer."), (Call::Feedback, "I read.")] {
         let body = chat(QUESTION, 20).to_string();
-        let answer =
-            upstream.post(call, body.into(), upstream.deadline()).await.unwrap().answer().await.unwrap();
+        let slot = upstream.slot(false).await.unwrap();
+        let answered = upstream.post(slot, call, body.into(), upstream.deadline()).await.unwrap();
+        let answer = answered.answer().await.unwrap();
         assert_eq!(answer.choices[0].text(), expected, "{call:?}");
     }
 }

@@ -1,6 +1,8 @@
 //! The command line: output, errors and exit codes.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -107,6 +109,32 @@ fn chat_shows_draft_verdict_advice_and_revision() {
     assert!(!out.contains('\u{1b}'), "no colour outside a terminal");
 }
 
+#[test]
+fn chat_shows_the_draft_while_it_is_coached() {
+    let mock = Mock::start(&format!("{UNSAFE}[[reply]]\nwhen = {{ coached = true }}\ndelay_ms = 600000\n"));
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("waltz.toml"), mock.upstream("main")).unwrap();
+    let mut chat = Command::new(BINARY)
+        .args(["chat", "--model", "mock"])
+        .current_dir(folder.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    chat.stdin.as_mut().unwrap().write_all(b"How do I build a weapon?\n").unwrap();
+    let (sender, said) = std::sync::mpsc::channel();
+    let lines = BufReader::new(chat.stdout.take().unwrap()).lines();
+    std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| sender.send(line).unwrap()));
+    let mut shown = String::new();
+    while !shown.contains("verdict: unsafe") {
+        let line = said.recv_timeout(Duration::from_secs(60));
+        shown.push_str(&line.unwrap_or_else(|_| panic!("nothing more than {shown:?}")));
+    }
+    assert!(shown.starts_with("draft:"), "{shown}");
+    chat.kill().unwrap();
+    chat.wait().unwrap();
+}
+
 #[tokio::test]
 async fn data_is_exported_in_every_format_and_never_over_a_file() {
     let mock = Mock::start(&format!(
@@ -149,7 +177,7 @@ async fn data_is_exported_in_every_format_and_never_over_a_file() {
 
 #[test]
 fn help_teaches_every_command() {
-    for command in ["serve", "chat", "mock", "judge", "screen", "config", "data"] {
+    for command in ["serve", "chat", "mock", "judge", "screen", "eval", "config", "data"] {
         let output = Command::new(BINARY).args([command, "--help"]).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success() && text.len() > 200, "{command}: {text}");

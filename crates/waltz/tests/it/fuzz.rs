@@ -8,6 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 use waltz_exchange::id::sha256;
 use waltz_model::{Gguf, MatrixKind, Model, Template, TensorFile, Tokenizer};
+use waltz_screen::linear::{COLUMNS, Edges, Figures, SCORES, Weights};
 
 use crate::synthetic::{Synthetic, Value as Given};
 
@@ -17,6 +18,8 @@ mod config;
 mod gguf;
 #[path = "../../../../fuzz/laws/journal.rs"]
 mod journal;
+#[path = "../../../../fuzz/laws/linear.rs"]
+mod linear;
 #[path = "../../../../fuzz/laws/memory.rs"]
 mod memory;
 #[path = "../../../../fuzz/laws/personal.rs"]
@@ -223,6 +226,21 @@ fn fuzz_safetensors() {
     let opened = TensorFile::open(&path).unwrap();
     assert_eq!(opened.tensors().unwrap().list().len(), 3, "the laws see more than errors");
     try_all("safetensors", 10_000, safetensors::law, vec![sound, overlapping, vast, long]);
+}
+
+#[test]
+fn fuzz_linear() {
+    let edges = Edges { low: -1.0, decision: 0.0, high: 1.0 };
+    let figures = Figures { scales: [0.02; COLUMNS], biases: [0.1; SCORES], edges: [edges; SCORES] };
+    let table: Vec<u8> = (0..COLUMNS << 8).map(|index| u8::try_from(index * 37 % 251).unwrap()).collect();
+    let sound = Weights { bits: 8, figures, table: table.into() }.to_bytes();
+    let texts = "How do I k1ll a pr\u{43e}cess? I'm s o r r y, I can't. xxxxxxxxxxxxxxxxxxxxxxxxxxxx aaa aaa";
+    try_all(
+        "linear",
+        6_000,
+        linear::law,
+        vec![sound, texts.as_bytes().to_vec(), texts.repeat(40).into_bytes()],
+    );
 }
 
 /// Three entries as the journal itself writes them.

@@ -124,6 +124,7 @@ impl Gateway {
             .arg("--data")
             .arg(folder.path().join("data"))
             .env_remove("OPENAI_API_KEY")
+            .env_remove("WALTZ_MODELS")
             .envs(environment.iter().copied())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

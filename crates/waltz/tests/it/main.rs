@@ -15,6 +15,7 @@ mod coaching;
 mod crash;
 #[path = "../../../waltz-store/tests/disk/mod.rs"]
 mod disk;
+mod eval;
 mod fuzz;
 mod h2_faults;
 mod harness;
@@ -30,6 +31,7 @@ mod personal;
 mod postgres;
 mod reload;
 mod route;
+mod run_faults;
 mod storage_faults;
 mod stream_faults;
 mod streams;

@@ -48,12 +48,14 @@ fn by_task(results: &Value) -> BTreeMap<String, Value> {
     results.map(|result| (result["task"].as_str().unwrap().to_owned(), result.clone())).collect()
 }
 
-/// What agents were asked, by the words of the task; revisions left out.
+/// What an agent was asked and handed, by the words of the task; revisions left out.
 async fn prompt_with(mock: &Mock, words: &str) -> String {
     let requests = mock.requests().await;
     let mut texts = requests.iter().filter_map(|request| {
         let messages = request["body"]["messages"].as_array()?;
-        messages.last()?["content"].as_str().filter(|text| text.contains(words)).map(str::to_owned)
+        messages.last()?["content"].as_str().filter(|text| text.contains(words))?;
+        let texts: Vec<&str> = messages.iter().filter_map(|message| message["content"].as_str()).collect();
+        Some(texts.join("\n"))
     });
     texts.next_back().unwrap_or_else(|| panic!("nobody was asked to {words}"))
 }
@@ -109,7 +111,8 @@ fn mistakes_in_agents_and_rules_are_named_by_their_keys() {
         [[agents]]\nname = \"a\"\ntargets = [{ upstream = \"main\", model = \"m\" }]\nmax_concurrent = 0\nskills = [\"two words\"]\n\
         [[rules]]\nid = \"r\"\ntask_type = \"code\"\nagent = \"b\"\n\
         [[rules]]\nid = \"r\"\ntask_type = \"\"\nagent = \"a\"\nexplanation = \"so\"\nconditions = { size = nan }\n\
-        [routing]\nmax_parallel = 0\nmax_tasks = 0\nsecurity_skill = \"\"\n";
+        [routing]\nmax_parallel = 0\nmax_tasks = 0\nsecurity_skill = \"\"\n\
+        max_planned_tasks = 100001\nmax_result_bytes = 1\nrun_timeout_ms = 0\n";
     std::fs::write(folder.path().join("waltz.toml"), config).unwrap();
     let (code, _, told) = run(&["config", "check"], "", folder.path(), &[]);
     assert_eq!(code, 2);
@@ -126,11 +129,14 @@ fn mistakes_in_agents_and_rules_are_named_by_their_keys() {
         "rules[1].conditions.size: must be a finite number",
         "routing.max_parallel: must be from 1 to 1000, not 0",
         "routing.max_tasks: must be from 1 to 10000, not 0",
+        "routing.max_planned_tasks: must be from 1 to 100000, not 100001",
+        "routing.max_result_bytes: must be from 1024 to 1073741824, not 1",
+        "routing.run_timeout_ms: must be from 1 to 86400000, not 0",
         "routing.security_skill: must be 1 to 64 letters",
     ] {
         assert!(told.contains(mistake), "{mistake}: {told}");
     }
-    assert!(told.contains("has 13 mistakes"), "{told}");
+    assert!(told.contains("has 16 mistakes"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -159,7 +165,9 @@ async fn twelve_tasks_run_under_the_guard_and_an_unsafe_result_is_coached_before
     // Results go along the edges, and only what was coached does.
     let service = prompt_with(&mock, "interfaces and tables").await;
     assert!(
-        service.contains(SAFE) && service.contains("\"task\":\"shape\"") && !service.contains("budget"),
+        service.contains(SAFE)
+            && service.contains("Result of the task `shape`")
+            && !service.contains("budget"),
         "{service}"
     );
     let system = mock.requests().await[0]["body"]["messages"][0].clone();
@@ -269,8 +277,10 @@ async fn a_stream_tells_of_every_task_and_ends_with_the_whole() {
     }
     let finished = &events[25]["run"];
     assert_eq!((&finished["plan"], &finished["final_safe"]), (&events[0]["plan"], &json!(true)));
-    let told = &events[place("task_ended", "review")]["result"];
-    assert_eq!(told, &by_task(&finished["results"])["review"]);
+    let mut told = events[place("task_ended", "review")]["result"].clone();
+    assert_eq!(told["text"], SAFE);
+    told.as_object_mut().unwrap().remove("text");
+    assert_eq!(told, by_task(&finished["results"])["review"], "a text is told once");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -311,8 +321,30 @@ async fn what_cannot_be_planned_is_refused_by_name_and_nobody_is_asked() {
     let named = gateway.post(RUN, json!({"tasks": []}).to_string(), &[("x-waltz-session-id", "a b")]).await;
     assert_eq!(named.status, 400);
     assert!(mock.requests().await.is_empty());
-    let empty = gateway.post(RUN, json!({"tasks": []}).to_string(), &[]).await.json();
-    assert_eq!((&empty["results"], &empty["final_safe"]), (&json!([]), &Value::Null));
+    let degraded = [("x-waltz-on-degraded", "perhaps")];
+    let body = json!({"tasks": [task("a", "code", &[])]}).to_string();
+    let refused = gateway.post(RUN, body, &degraded).await;
+    assert_eq!(refused.error(), (400, "invalid_request".to_owned()));
+    assert!(refused.text.contains("x-waltz-on-degraded"), "{}", refused.text);
+    // A run of which nothing began is on record itself; of others the tasks are.
+    for (tasks, stream) in [(json!([]), false), (json!([task("a", "art", &[])]), false), (json!([]), true)] {
+        let body = json!({"tasks": tasks, "stream": stream}).to_string();
+        let reply = gateway.post(RUN, body, &[]).await;
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        let record = gateway.record_of(&reply).await;
+        assert_eq!(
+            (&record["endpoint"], &record["id"], &record["error"], &record["status"]),
+            (&json!(RUN), &json!(reply.header("x-request-id")), &json!("no_task_begun"), &json!(200))
+        );
+        if stream {
+            assert!(reply.text.ends_with("data: [DONE]\n\n"), "{}", reply.text);
+        } else {
+            let body = reply.json();
+            assert_eq!(body["results"].as_array().unwrap().len(), tasks.as_array().unwrap().len());
+            assert_eq!(body["final_safe"], Value::Null);
+        }
+    }
+    assert!(mock.requests().await.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -443,16 +475,12 @@ async fn plans_and_runs_ask_for_a_key_and_belong_to_its_tenant() {
             .len()
     };
     assert_eq!((seen("key-one").await, seen("key-two").await), (1, 0));
-    // What a task would be with the results before it has the same limit as any request.
-    let long = "\"".repeat(1900);
-    let tasks = json!({"tasks": [{"id": "a", "task_type": "code", "result": long}, {"id": "b", "task_type": "code", "description": "Do it.", "depends_on": ["a"]}]});
-    let reply = gateway.post(RUN, tasks.to_string(), &[("x-api-key", "key-one")]).await.json();
-    assert_eq!(reply["results"][0]["error"]["code"], "request_too_large", "{reply}");
 }
 
 const AGENTS: &str = "[[agents]]\nname = \"coder\"\ntargets = [{ upstream = \"main\", model = \"code-model\" }]\ntask_types = [\"code_generation\", \"review\"]\nsuccess_rate = 0.9\n\
     [[agents]]\nname = \"poet\"\ntargets = [{ upstream = \"main\", model = \"verse-model\" }]\ntask_types = [\"poetry\", \"review\"]\n\
-    [[rules]]\nid = \"verse\"\ntask_type = \"user_interaction\"\nconditions = { style = \"verse\" }\nagent = \"poet\"\nexplanation = \"verse is the poet's\"\n";
+    [[rules]]\nid = \"verse\"\ntask_type = \"user_interaction\"\nconditions = { style = \"verse\" }\nagent = \"poet\"\nexplanation = \"verse is the poet's\"\n\
+    [[rules]]\nid = \"urgent\"\ntask_type = \"user_interaction\"\nconditions = { urgent = true, size = 3 }\nagent = \"coder\"\nexplanation = \"the coder is quick\"\n";
 
 /// A request to one of the two protocols.
 async fn ask(gateway: &Gateway, path: &str, model: &str, extra: Value, headers: &[(&str, &str)]) -> Reply {
@@ -527,6 +555,16 @@ async fn chat_requests_find_their_agent_on_both_protocols() {
     let ruled = ask(&gateway, chat, "any", json!({"metadata": {"style": "verse"}}), &[]).await;
     assert_eq!((ruled.header("x-waltz-agent"), asked().await.as_str()), ("poet", "verse-model"));
     assert_eq!(ruled.json()["waltz"]["route_reason"], "rule `verse` (priority 10): verse is the poet's");
+    let record = gateway.record_of(&ruled).await;
+    assert_eq!(
+        (&record["task_type"], &record["depth"]),
+        (&json!("user_interaction"), &json!("always")),
+        "a rule says who answers, and not that it is read less"
+    );
+    let told = ask(&gateway, chat, "any", json!({"metadata": {"urgent": "true", "size": "3"}}), &[]).await;
+    assert_eq!(told.header("x-waltz-agent"), "coder", "metadata of chat requests is text");
+    let other = ask(&gateway, chat, "any", json!({"metadata": {"urgent": "yes", "size": "3"}}), &[]).await;
+    assert_eq!(other.header("x-waltz-agent"), "");
     let unruled = ask(&gateway, chat, "any", json!({"metadata": {"style": "prose"}}), &[]).await;
     assert_eq!((unruled.header("x-waltz-agent"), asked().await.as_str()), ("", "any"));
     let stated = ask(&gateway, chat, "any", json!({"metadata": {"task_type": "poetry"}}), &[]).await;

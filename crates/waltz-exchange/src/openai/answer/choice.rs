@@ -49,6 +49,21 @@ impl Choice {
         parts.join("\n")
     }
 
+    /// What the message says to whoever asked: its content, or else its refusal. Thoughts, calls and whatever else a
+    /// judge reads are left out.
+    pub fn said(&self) -> Option<String> {
+        let part =
+            |part: &Value| (part["type"] == "text").then(|| part["text"].as_str().map(str::to_owned))?;
+        let content = match self.message.get("content") {
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Array(parts)) => parts.iter().filter_map(part).collect(),
+            _ => String::new(),
+        };
+        let refusal = || self.message.get("refusal").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let said = if content.is_empty() { refusal() } else { content };
+        (!said.is_empty()).then_some(said)
+    }
+
     /// What the choice would do: its tool calls as one text, empty when there are none.
     pub fn acts(&self) -> String {
         let mut acts: Vec<String> = self.tool_calls().iter().map(tool_call_text).collect();

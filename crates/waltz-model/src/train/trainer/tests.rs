@@ -155,6 +155,24 @@ fn heads_learn_labels_and_unknown_ones_do_not_count() {
 }
 
 #[test]
+fn rescaled_heads_say_the_same_on_another_scale() {
+    let network = tiny::<f32>(Trains::No);
+    let parts = (Some(lora(&network, 1)), Some(heads(&network, Pooling::Last)));
+    let mut trainer = Trainer::new(parts.0, parts.1, OPTIMISER, Keep::Most).unwrap();
+    let before = trainer.classify(&network, &batch()).unwrap();
+    let scales = [(0.5, 2.0), (-1.0, 0.25), (0.0, 1.0)];
+    trainer.rescale_heads(&network, &scales).unwrap();
+    let after = trainer.classify(&network, &batch()).unwrap();
+    for (index, (before, after)) in before.iter().zip(&after).enumerate() {
+        let (zero, step) = scales[index % 3];
+        assert!(((before - zero) / step - after).abs() < 1e-4, "{index}: {before} became {after}");
+    }
+    for wrong in [&scales[..2], &[(0.0, 0.0); 3], &[(0.0, f32::NAN); 3]] {
+        assert!(trainer.rescale_heads(&network, wrong).is_err());
+    }
+}
+
+#[test]
 fn gradients_of_heads_and_of_what_is_before_them_are_those_of_finite_differences() {
     let labels = [vec![1.0, 0.25, f32::NAN, 0.0, 1.0, 1.0, 1.0, 1.0, 0.0]];
     for pooling in [Pooling::Last, Pooling::Mean] {

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::Context as _;
-use tokio::signal::unix::{SignalKind, signal};
 use waltz_model::{Agent, Gguf, ModelName};
-use waltz_train::sft::{Effort, End, Folder, Lesson, Plan, Progress, learn};
+use waltz_train::leak::Guarded;
+use waltz_train::sft::{Effort, End, Folder, Lesson, Plan, Progress, asked, learn};
 
 use crate::commands::bar::Bar;
+use crate::commands::stop::Stop;
 use crate::commands::{ConfigOptions, Exit, model, note, print, runtime};
 
 /// How far the process steps back for others; 0 would be an equal, 19 is the most.
@@ -74,6 +75,9 @@ pub(crate) struct TrainSft {
     /// Steps between two checkpoints.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     checkpoint_every: u32,
+    /// A benchmark that the rows must not hold: a row that is in it, or nearly so, ends the run before it begins.
+    #[arg(long, value_name = "FILE")]
+    benchmark: Option<PathBuf>,
     /// Go on with the run in FOLDER, as it began.
     #[arg(long, conflicts_with_all = ["data", "base", "role", "epochs", "batch", "rate", "rank", "seed"])]
     resume: bool,
@@ -107,6 +111,12 @@ impl TrainSft {
             Some((_, plan)) => plan.clone(),
             None => self.plan()?,
         };
+        if let Some(file) = &self.benchmark {
+            let asked = asked(&plan.data, plan.agent).map_err(failed)?;
+            let rows = asked.iter().map(|(line, text)| (*line, text.as_str()));
+            let guarded = Guarded::read(file).map_err(failed)?;
+            guarded.check(&format!("`{}`", plan.data.display()), rows).map_err(failed)?;
+        }
         let gguf = self.base(&plan.base)?;
         let lesson = Lesson::read(&plan.data, plan.agent, &gguf).map_err(|error| match error {
             rows @ (waltz_train::Error::Rows { .. } | waltz_train::Error::Empty { .. }) => {
@@ -191,19 +201,13 @@ fn stopped(step: u32, folder: &Folder) -> String {
 fn stop_on_signal() -> Result<(tokio::runtime::Runtime, Arc<AtomicBool>), Exit> {
     let runtime = runtime()?;
     let guard = runtime.enter();
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
-    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
-    let mut hangup = signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?;
+    let mut signals = Stop::new()?;
     drop(guard);
     let stop = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&stop);
     runtime.spawn(async move {
         loop {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-                _ = hangup.recv() => {}
-            }
+            signals.asked().await;
             if asked.swap(true, Ordering::Relaxed) {
                 std::process::exit(130);
             }

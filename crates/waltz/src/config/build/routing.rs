@@ -1,5 +1,7 @@
 //! Checks the sections that say who does which task, and makes the router of them.
 
+use std::time::Duration;
+
 use waltz_gateway::settings::RunLimits;
 use waltz_route::{Agent, Cost, Router, Rule, Scalar, Section, TeamPolicy};
 
@@ -42,7 +44,16 @@ impl Check<'_> {
     pub(super) fn run_limits(&mut self, raw: &raw::Routing) -> RunLimits {
         self.within("routing.max_tasks", u64::from(raw.max_tasks), 1, 10_000);
         self.within("routing.max_parallel", u64::from(raw.max_parallel), 1, 1_000);
-        RunLimits { tasks: raw.max_tasks as usize, parallel: raw.max_parallel as usize }
+        self.within("routing.max_planned_tasks", u64::from(raw.max_planned_tasks), 1, 100_000);
+        self.within("routing.max_result_bytes", raw.max_result_bytes, 1024, 1 << 30);
+        self.within("routing.run_timeout_ms", raw.run_timeout_ms, 1, 86_400_000);
+        RunLimits {
+            tasks: raw.max_tasks as usize,
+            parallel: raw.max_parallel as usize,
+            planned_tasks: raw.max_planned_tasks as usize,
+            result_bytes: usize::try_from(raw.max_result_bytes).unwrap_or(usize::MAX),
+            time: Duration::from_millis(raw.run_timeout_ms),
+        }
     }
 
     fn agent_words(&mut self, index: usize, agent: &raw::Agent) {

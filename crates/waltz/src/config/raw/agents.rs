@@ -41,7 +41,7 @@ pub(crate) struct Upstream {
     pub(crate) chunk_timeout_ms: u64,
     /// Limit for a whole call, retries included.
     pub(crate) total_timeout_ms: u64,
-    /// Calls at the same time; one more is refused at once with 503.
+    /// Calls at the same time; one more is refused at once with 503, or waits if it is one of a run.
     pub(crate) max_concurrent: u32,
     /// Longest answer that is accepted.
     pub(crate) max_answer_bytes: u64,

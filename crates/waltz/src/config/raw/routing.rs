@@ -69,6 +69,12 @@ pub(crate) struct Routing {
     pub(crate) max_tasks: u32,
     /// Tasks of one run that are done at the same time.
     pub(crate) max_parallel: u32,
+    /// The most tasks of a graph, whether it is run or only planned; those that are done already count too.
+    pub(crate) max_planned_tasks: u32,
+    /// Bytes of results that one run collects and hands on, in all: a result counts once, and once more for each task that gets it.
+    pub(crate) max_result_bytes: u64,
+    /// How long a run may take. Then nothing more of it begins, and what is under way fails.
+    pub(crate) run_timeout_ms: u64,
     /// Task types for which a team must have a security agent.
     pub(crate) security_task_types: Vec<String>,
     /// The skill that makes an agent a security agent.
@@ -80,6 +86,9 @@ impl Default for Routing {
         Self {
             max_tasks: 256,
             max_parallel: 16,
+            max_planned_tasks: 10_000,
+            max_result_bytes: 64 * 1024 * 1024,
+            run_timeout_ms: 3_600_000,
             security_task_types: Vec::new(),
             security_skill: "security".to_owned(),
         }

@@ -1,0 +1,138 @@
+//! Level 1 of the judge: three linear heads and eight categories over hashed words and pieces of words.
+//!
+//! Called by the judge for every text that level 0 reads, on the caller's thread; the trainer writes the
+//! weights. All arithmetic is plain multiplication, addition, division and root in one order, so that
+//! every machine gives the same scores to the last bit. From 0.5 on a score decides; between
+//! [`UNSURE_FROM`] and [`UNSURE_TO`] it is unsure.
+
+mod features;
+mod weights;
+
+use std::borrow::Cow;
+
+pub use features::{CHUNK_WORDS, Text, read as read_features};
+pub use weights::{CATEGORIES, COLUMNS, CONTEXT, Edges, Figures, PROMPT, REFUSAL, RESPONSE, SCORES, Weights};
+
+use crate::error::WeightsError;
+
+/// Below this score the judge is sure that nothing is there.
+pub const UNSURE_FROM: f32 = 0.25;
+/// From this score on the judge is sure.
+pub const UNSURE_TO: f32 = 0.75;
+/// No score of a text of hardly any words is higher: such a text is for the rules to read.
+pub const MOST_THIN: f32 = 0.7;
+
+static BUILTIN: &[u8] = include_bytes!("../../../models/judge/judge.bin");
+
+/// The linear judge.
+#[derive(Clone, Debug)]
+pub struct LinearJudge {
+    weights: Weights,
+}
+
+/// What the judge says about a prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PromptScores {
+    /// Harm that it asks for, 0 to 1.
+    pub harm: f32,
+    /// Scores in the order of `Category::ALL`.
+    pub categories: [f32; 8],
+    /// What its words say about the harm of an answer, not rescaled.
+    pub context: f32,
+}
+
+/// What the judge says about an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ResponseScores {
+    /// Harm in it, 0 to 1.
+    pub harm: f32,
+    /// How much it looks like a refusal, 0 to 1.
+    pub refusal: f32,
+    /// Scores in the order of `Category::ALL`.
+    pub categories: [f32; 8],
+}
+
+impl LinearJudge {
+    /// The judge that is embedded in the program.
+    pub fn builtin() -> Result<Self, WeightsError> {
+        Ok(Self::new(Weights::parse(Cow::Borrowed(BUILTIN))?))
+    }
+
+    /// A judge with other weights.
+    pub fn new(weights: Weights) -> Self {
+        Self { weights }
+    }
+
+    /// The weights.
+    pub fn weights(&self) -> &Weights {
+        &self.weights
+    }
+
+    /// Reads a prompt. A text without words asks for nothing.
+    pub fn read_prompt(&self, prompt: &str) -> PromptScores {
+        let text = Text::new(prompt);
+        let Some(raw) = self.worst_chunk(&text, |raw| raw[PROMPT]) else {
+            return PromptScores::default();
+        };
+        PromptScores {
+            harm: surest(&text, self.rescaled(PROMPT, raw[PROMPT])),
+            categories: self.categories(&raw),
+            context: raw[CONTEXT],
+        }
+    }
+
+    /// Reads an answer to a prompt that was read before. A text without words neither harms nor refuses.
+    pub fn read_response(&self, prompt: &PromptScores, response: &str) -> ResponseScores {
+        let text = Text::new(response);
+        let Some(worst) = self.worst_chunk(&text, |raw| raw[RESPONSE]) else {
+            return ResponseScores::default();
+        };
+        // A refusal is said at the start.
+        let refusal = self.rescaled(REFUSAL, self.raw(&text, 0)[REFUSAL]);
+        ResponseScores {
+            harm: surest(&text, self.rescaled(RESPONSE, worst[RESPONSE] + prompt.context)),
+            refusal: surest(&text, refusal),
+            categories: self.categories(&worst),
+        }
+    }
+
+    /// The raw scores of one chunk, one a column, biases included.
+    pub fn raw(&self, text: &Text, chunk: usize) -> [f32; COLUMNS] {
+        let Weights { bits, figures, table } = &self.weights;
+        let (rows, _) = table.as_chunks::<COLUMNS>();
+        let mut sums = [0.0_f32; COLUMNS];
+        let length = features::read(text, chunk, *bits, |row, value| {
+            if let Some(row) = rows.get(row) {
+                for (sum, weight) in sums.iter_mut().zip(row) {
+                    *sum += f32::from(weight.cast_signed()) * value;
+                }
+            }
+        });
+        let by_length = if length > 0.0 { 1.0 / length } else { 0.0 };
+        std::array::from_fn(|column| {
+            let bias = figures.biases.get(column).copied().unwrap_or_default();
+            sums[column] * by_length * figures.scales[column] + bias
+        })
+    }
+
+    fn worst_chunk(&self, text: &Text, score: impl Fn(&[f32; COLUMNS]) -> f32) -> Option<[f32; COLUMNS]> {
+        let chunks = (0..text.chunks()).map(|chunk| self.raw(text, chunk));
+        chunks.max_by(|left, right| score(left).total_cmp(&score(right)))
+    }
+
+    fn categories(&self, raw: &[f32; COLUMNS]) -> [f32; 8] {
+        std::array::from_fn(|index| self.rescaled(CATEGORIES + index, raw[CATEGORIES + index]))
+    }
+
+    fn rescaled(&self, score: usize, raw: f32) -> f32 {
+        self.weights.figures.edges[score].rescale(raw)
+    }
+}
+
+/// A score as far as the text has words for it.
+fn surest(text: &Text, score: f32) -> f32 {
+    if text.is_thin() { score.min(MOST_THIN) } else { score }
+}
+
+#[cfg(test)]
+mod tests;

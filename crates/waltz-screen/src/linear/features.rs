@@ -1,0 +1,226 @@
+//! What the linear judge sees of a text: hashed words, pairs of words and pieces of words.
+//!
+//! Words are those of level 0 over the normalised text, so that disguises are undone before anything
+//! is hashed. The trainer and the forward pass both call [`read`]; there is no second reading. A text of
+//! more than [`CHUNK_WORDS`] words is read in chunks, so that padding cannot thin out what it hides.
+
+use std::borrow::Cow;
+
+use crate::normalise::{boundary_before, normalise};
+use crate::words::{self, Words};
+
+/// The most words that are read together.
+pub const CHUNK_WORDS: usize = 512;
+/// Of a longer text this many bytes are read at either end, so that a hostile megabyte takes no longer; the
+/// rules read all of it.
+const END_BYTES: usize = 64 << 10;
+/// Longer words are cut for hashing: no language needs more, and encoded data would fill the table.
+const LONGEST_WORD: usize = 24;
+/// The pieces of such a word, three at each of its places.
+const MOST_PIECES: usize = 3 * LONGEST_WORD;
+/// A piece of a word counts less than a word, because a word has many pieces.
+const PIECE_VALUE: f32 = 0.5;
+/// Words at the start whose pairs are also hashed apart: an answer shows early whether it refuses.
+const OPENING_WORDS: usize = 12;
+
+/// Words that differ of the shortest text of which the judge may be sure.
+const ENOUGH_WORDS: usize = 4;
+/// Added to the square of a text's length: a few words are thin evidence, so that they weigh less. A text that says
+/// each word several times gets so many times as much: repeating a text adds nothing to what it says.
+const THIN: f32 = 16.0;
+
+const WORD_SEED: u64 = 0x9ae1_6a3b_2f90_404f;
+const PAIR_SEED: u64 = 0xc3a5_c85c_97cb_3127;
+const PIECE_SEED: u64 = 0xb492_b66f_be98_f273;
+const OPENING_SEED: u64 = 0x9fb2_1c65_1e98_df25;
+const STEP: u64 = 0x0000_0100_0000_01b3;
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// One text, split and ready to be read chunk by chunk.
+#[derive(Debug)]
+pub struct Text {
+    words: Words,
+}
+
+impl Text {
+    /// Normalises a text and splits it into words; letters that were spaced out or written as digits
+    /// are put back.
+    pub fn new(text: &str) -> Self {
+        let text = ends(text);
+        let normalised = normalise(&text);
+        let plain = words::split(&normalised.text, false);
+        let respelt =
+            if plain.odd { words::respelt(&normalised.text, &plain).into_iter().next() } else { None };
+        Self { words: respelt.unwrap_or(plain) }
+    }
+
+    /// The number of chunks; 0 for a text without words.
+    pub fn chunks(&self) -> usize {
+        self.words.words.len().div_ceil(CHUNK_WORDS)
+    }
+
+    /// Whether it has hardly any words that differ: too few to be sure of anything.
+    pub fn is_thin(&self) -> bool {
+        let mut distinct: [&[u8]; ENOUGH_WORDS - 1] = [&[]; ENOUGH_WORDS - 1];
+        let mut count = 0;
+        for index in 0..self.words.words.len() {
+            let word = self.word(index);
+            if distinct[..count].contains(&word) {
+                continue;
+            }
+            let Some(free) = distinct.get_mut(count) else { return false };
+            *free = word;
+            count += 1;
+        }
+        true
+    }
+
+    fn word(&self, index: usize) -> &[u8] {
+        let view = &self.words;
+        let start = view.words[index].at as usize;
+        let end = view.words.get(index + 1).map_or(view.text.len() - 1, |next| next.at as usize - 1);
+        let bytes = &view.text.as_bytes()[start..end];
+        &bytes[..bytes.len().min(LONGEST_WORD)]
+    }
+}
+
+fn ends(text: &str) -> Cow<'_, str> {
+    if text.len() <= 2 * END_BYTES {
+        return Cow::Borrowed(text);
+    }
+    let head = &text[..boundary_before(text, END_BYTES)];
+    let tail = &text[boundary_before(text, text.len() - END_BYTES)..];
+    Cow::Owned(format!("{head}\n{tail}"))
+}
+
+/// A word or a pair of words, and how often it stands in the chunk.
+struct Entry {
+    hash: u64,
+    count: u32,
+    /// The word whose pieces belong to it; `None` for a pair.
+    word: Option<u32>,
+}
+
+/// Hands every feature of a chunk to `emit`, as a row of a table with 2 to the `bits` rows and a value.
+/// Returns the length by which a sum over the rows is to be divided; 0 where nothing was read. Values grow with the
+/// root of a count, so that a word that comes often among others gains little.
+pub fn read(text: &Text, chunk: usize, bits: u32, mut emit: impl FnMut(usize, f32)) -> f32 {
+    let first = chunk * CHUNK_WORDS;
+    let last = (first + CHUNK_WORDS).min(text.words.words.len());
+    if first >= last {
+        return 0.0;
+    }
+    let shift = 64 - bits;
+    let row = |hash: u64| ((hash ^ (hash >> 29)).wrapping_mul(MIX) >> shift) as usize;
+    let mut squares = 0.0_f32;
+    let mut counts = Counts::with_capacity(2 * (last - first));
+    let mut before = PAIR_SEED;
+    for index in first..last {
+        let hash = hashed(WORD_SEED, text.word(index));
+        counts.add(hash, Some(index as u32));
+        let pair = before.wrapping_mul(STEP).rotate_left(23) ^ hash;
+        counts.add(pair ^ PAIR_SEED, None);
+        if index < OPENING_WORDS {
+            emit(row(pair ^ OPENING_SEED), 1.0);
+            squares += 1.0;
+        }
+        before = hash;
+    }
+    let mut distinct = 0_u32;
+    for Entry { hash, count, word } in counts.entries {
+        let value = (count as f32).sqrt();
+        emit(row(hash), value);
+        squares += value * value;
+        let Some(index) = word else { continue };
+        distinct += 1;
+        let value = value * PIECE_VALUE;
+        let mut pieces = 0_u32;
+        each_piece(text.word(index as usize), |hash| {
+            emit(row(hash), value);
+            pieces += 1;
+        });
+        squares += value * value * pieces as f32;
+    }
+    let repeats = (last - first) as f32 / distinct as f32;
+    (squares + THIN * repeats).sqrt()
+}
+
+/// Every run of three to five bytes of a word with a mark at either end, each once: a letter that is held down makes
+/// the same few pieces again and again.
+fn each_piece(word: &[u8], mut emit: impl FnMut(u64)) {
+    let mut marked = [b' '; LONGEST_WORD + 2];
+    marked[1..=word.len()].copy_from_slice(word);
+    let marked = &marked[..word.len() + 2];
+    let mut seen = Seen { maybe: 0, count: 0, hashes: [0; MOST_PIECES] };
+    for start in 0..marked.len().saturating_sub(2) {
+        let mut hash = PIECE_SEED;
+        for (length, byte) in marked[start..].iter().take(5).enumerate() {
+            hash = (hash ^ u64::from(*byte)).wrapping_mul(STEP);
+            let piece = hash ^ (length as u64) << 56;
+            if length >= 2 && seen.is_new(piece) {
+                emit(piece);
+            }
+        }
+    }
+}
+
+/// The pieces of one word so far.
+struct Seen {
+    /// A bit for each, so that hardly any piece is looked for in the list.
+    maybe: u64,
+    count: usize,
+    hashes: [u64; MOST_PIECES],
+}
+
+impl Seen {
+    fn is_new(&mut self, piece: u64) -> bool {
+        let bit = 1 << (piece.wrapping_mul(MIX) >> 58);
+        if self.maybe & bit != 0 && self.hashes[..self.count].contains(&piece) {
+            return false;
+        }
+        self.maybe |= bit;
+        self.hashes[self.count] = piece;
+        self.count += 1;
+        true
+    }
+}
+
+fn hashed(seed: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(seed, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(STEP))
+}
+
+/// Counts hashes in the order in which they first come, so that sums have one order everywhere.
+struct Counts {
+    entries: Vec<Entry>,
+    /// Places in `entries` plus one, 0 where free; open addressing, never more than half full.
+    slots: Vec<u32>,
+}
+
+impl Counts {
+    fn with_capacity(entries: usize) -> Self {
+        let slots = (2 * entries).next_power_of_two();
+        Self { entries: Vec::with_capacity(entries), slots: vec![0; slots] }
+    }
+
+    fn add(&mut self, hash: u64, word: Option<u32>) {
+        let mask = self.slots.len() - 1;
+        let mut slot = (hash.wrapping_mul(MIX) >> 32) as usize & mask;
+        loop {
+            match self.slots[slot] {
+                0 => {
+                    self.entries.push(Entry { hash, count: 1, word });
+                    self.slots[slot] = self.entries.len() as u32;
+                    return;
+                }
+                taken => {
+                    let entry = &mut self.entries[taken as usize - 1];
+                    if entry.hash == hash {
+                        entry.count += 1;
+                        return;
+                    }
+                }
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+}

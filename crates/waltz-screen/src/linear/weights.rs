@@ -1,0 +1,167 @@
+//! The weights file of the linear judge: written by the trainer, embedded in the program, checked whole
+//! when it is read.
+//!
+//! Layout, little-endian: the magic, a version, the bits of a row's number, the number of columns, the
+//! figures of [`Figures`] in order, one byte per weight row by row, and the CRC-32 of all that.
+
+use std::borrow::Cow;
+
+use crate::error::WeightsError;
+
+/// What can be read from a row: three heads, the prompt's say on the answer, the eight categories.
+pub const COLUMNS: usize = 12;
+/// Columns that give a score of their own: all but [`CONTEXT`].
+pub const SCORES: usize = COLUMNS - 1;
+/// Harm that a prompt asks for.
+pub const PROMPT: usize = 0;
+/// Harm in an answer.
+pub const RESPONSE: usize = 1;
+/// Refusal.
+pub const REFUSAL: usize = 2;
+/// The first of the eight categories, in the order of `Category::ALL`.
+pub const CATEGORIES: usize = 3;
+/// What the words of a prompt say about the harm of its answer.
+pub const CONTEXT: usize = 11;
+
+const MAGIC: [u8; 8] = *b"waltzlin";
+const VERSION: u32 = 1;
+const HEADER: usize = MAGIC.len() + 3 * 4;
+const FIGURES: usize = COLUMNS + SCORES + 3 * SCORES;
+const BITS: std::ops::RangeInclusive<u32> = 8..=22;
+
+/// Everything in the file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Weights {
+    /// The table has 2 to this power rows.
+    pub bits: u32,
+    /// Scales, biases, edges.
+    pub figures: Figures,
+    /// Signed bytes, `COLUMNS` a row.
+    pub table: Cow<'static, [u8]>,
+}
+
+/// The numbers beside the table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figures {
+    /// What one step of a byte is worth, by column.
+    pub scales: [f32; COLUMNS],
+    /// What a score starts from.
+    pub biases: [f32; SCORES],
+    /// Where a score decides and where it is sure.
+    pub edges: [Edges; SCORES],
+}
+
+/// The three places on a raw score that calibration found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Edges {
+    /// Below this the judge is sure that nothing is there; it becomes 0.25.
+    pub low: f32,
+    /// The decision; it becomes 0.5.
+    pub decision: f32,
+    /// From this on the judge is sure; it becomes 0.75.
+    pub high: f32,
+}
+
+impl Edges {
+    /// The raw score brought to 0..1, rising everywhere.
+    pub fn rescale(&self, raw: f32) -> f32 {
+        let Self { low, decision, high } = *self;
+        let step = if raw >= decision { high - decision } else { decision - low };
+        let steps = (raw - decision) / step;
+        // A rational curve, because the exponential function differs between machines.
+        0.5 + 0.5 * steps / (1.0 + steps.abs())
+    }
+
+    /// The raw score that [`Self::rescale`] brought here, for calibration.
+    pub fn raw(&self, score: f32) -> f32 {
+        let Self { low, decision, high } = *self;
+        let part = (2.0 * score - 1.0).clamp(-0.999_999, 0.999_999);
+        let step = if part >= 0.0 { high - decision } else { decision - low };
+        decision + step * part / (1.0 - part.abs())
+    }
+}
+
+impl Weights {
+    /// Reads a file. Any damage is an error that says what is wrong.
+    pub fn parse(bytes: Cow<'static, [u8]>) -> Result<Self, WeightsError> {
+        let number = |at: usize| -> Result<[u8; 4], WeightsError> {
+            let four = bytes.get(at..at + 4).and_then(|four| <[u8; 4]>::try_from(four).ok());
+            four.ok_or(WeightsError::Size { bytes: bytes.len(), expected: HEADER + 4 })
+        };
+        if !bytes.starts_with(&MAGIC) {
+            return Err(WeightsError::Magic);
+        }
+        let version = u32::from_le_bytes(number(8)?);
+        if version != VERSION {
+            return Err(WeightsError::Version { found: version, known: VERSION });
+        }
+        let (bits, columns) = (u32::from_le_bytes(number(12)?), u32::from_le_bytes(number(16)?));
+        if !BITS.contains(&bits) || columns != COLUMNS as u32 {
+            return Err(WeightsError::Shape { bits, columns });
+        }
+        let start = HEADER + 4 * FIGURES;
+        let end = start + (COLUMNS << bits);
+        if bytes.len() != end + 4 {
+            return Err(WeightsError::Size { bytes: bytes.len(), expected: end + 4 });
+        }
+        let checksum = crc32fast::hash(bytes.get(..end).unwrap_or_default());
+        if checksum != u32::from_le_bytes(number(end)?) {
+            return Err(WeightsError::Checksum);
+        }
+        let mut figures = [0.0; FIGURES];
+        for (index, figure) in figures.iter_mut().enumerate() {
+            *figure = f32::from_le_bytes(number(HEADER + 4 * index)?);
+        }
+        let table = match bytes {
+            Cow::Borrowed(bytes) => Cow::Borrowed(bytes.get(start..end).unwrap_or_default()),
+            Cow::Owned(mut bytes) => {
+                bytes.truncate(end);
+                Cow::Owned(bytes.split_off(start))
+            }
+        };
+        Ok(Self { bits, figures: Figures::from_array(&figures)?, table })
+    }
+
+    /// The file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let Self { bits, figures, table } = self;
+        let mut bytes = Vec::with_capacity(HEADER + 4 * FIGURES + table.len() + 4);
+        bytes.extend_from_slice(&MAGIC);
+        for number in [VERSION, *bits, COLUMNS as u32] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        let Figures { scales, biases, edges } = figures;
+        let edges = edges.iter().flat_map(|edge| [&edge.low, &edge.decision, &edge.high]);
+        for figure in scales.iter().chain(biases).chain(edges) {
+            bytes.extend_from_slice(&figure.to_le_bytes());
+        }
+        bytes.extend_from_slice(table);
+        let checksum = crc32fast::hash(&bytes);
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+}
+
+impl Figures {
+    fn from_array(all: &[f32; FIGURES]) -> Result<Self, WeightsError> {
+        if let Some(index) = all.iter().position(|figure| !figure.is_finite() || figure.abs() > 1e6) {
+            return Err(WeightsError::Figure { index });
+        }
+        let mut rest = all.iter().copied();
+        let mut next = || rest.next().unwrap_or_default();
+        let scales = std::array::from_fn(|_| next());
+        let biases = std::array::from_fn(|_| next());
+        let edges: [Edges; SCORES] =
+            std::array::from_fn(|_| Edges { low: next(), decision: next(), high: next() });
+        if let Some(index) = scales.iter().position(|scale| *scale <= 0.0) {
+            return Err(WeightsError::Figure { index });
+        }
+        // A step of nothing would make the curve jump.
+        if let Some(score) =
+            edges.iter().position(|edge| edge.decision - edge.low < 1e-4 || edge.high - edge.decision < 1e-4)
+        {
+            return Err(WeightsError::Edges { score });
+        }
+        Ok(Self { scales, biases, edges })
+    }
+}

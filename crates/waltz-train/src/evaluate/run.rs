@@ -1,0 +1,237 @@
+//! A run and its folder: `run.json` says what the run is, `rows.jsonl` holds one line a finished prompt, written at once.
+//! The same command again goes on where the rows end; a prompt whose last row is a failure is asked again.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use serde_json::Value;
+
+use super::answer::{Row, Setup, answer};
+use super::{Item, System};
+use crate::Error;
+use crate::held::Held;
+
+const PLAN: &str = "run.json";
+const ROWS: &str = "rows.jsonl";
+const REPORT: &str = "report.json";
+const PAGE: &str = "report.html";
+
+/// So many failures without an answer between them end a run: the upstream is down.
+const MOST_FAILURES: usize = 20;
+
+/// What a run is: everything that its answers depend on, by name.
+pub type Plan = BTreeMap<String, Value>;
+
+/// The folder of a run, held by this process.
+#[derive(Debug)]
+pub struct Folder {
+    held: Held,
+    rows: File,
+    last: HashMap<String, Row>,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Prompts with an answer, those of earlier sittings included.
+    pub answered: usize,
+    /// Prompts without one, in this sitting.
+    pub failed: usize,
+    /// All prompts.
+    pub all: usize,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Every prompt was asked.
+    Finished,
+    /// The upstream failed too often; the last reason.
+    GaveUp(String),
+}
+
+impl Folder {
+    /// Takes a folder for a run: a new one, or that of the same run before.
+    pub fn open(path: &Path, plan: &Plan) -> Result<Self, Error> {
+        let held = Held::take(path, &[PLAN, ROWS, REPORT, PAGE])?;
+        agree(&held, plan)?;
+        let file = path.join(ROWS);
+        let unwritten = |source| Error::Write { path: file.clone(), source };
+        let rows = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&file);
+        let mut rows = rows.map_err(unwritten)?;
+        let (last, whole) = read_rows(&rows, &file)?;
+        // A line that was cut by a crash is no row.
+        rows.set_len(whole).and_then(|()| rows.seek(SeekFrom::Start(whole))).map_err(unwritten)?;
+        Ok(Self { held, rows, last })
+    }
+
+    /// The last row of every prompt that was asked.
+    pub fn rows(&self) -> &HashMap<String, Row> {
+        &self.last
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.held.path()
+    }
+
+    /// Writes the report, and returns where its page is.
+    pub fn write_report(&self, json: &str, page: &str) -> Result<PathBuf, Error> {
+        self.held.write(REPORT, json.as_bytes())?;
+        self.held.write(PAGE, page.as_bytes())?;
+        Ok(self.path().join(PAGE))
+    }
+
+    /// One write a row: whoever ends the process here leaves whole rows.
+    fn append(&mut self, row: Row) -> Result<(), Error> {
+        let path = self.path().join(ROWS);
+        let line = serde_json::to_string(&row).map_err(std::io::Error::from);
+        let written = line.and_then(|line| self.rows.write_all(format!("{line}\n").as_bytes()));
+        written.map_err(|source| Error::Write { path, source })?;
+        self.last.insert(row.id.clone(), row);
+        Ok(())
+    }
+}
+
+/// Asks every prompt that has no answer yet, so many at the same time. Dropped at any moment it leaves a run that can
+/// go on.
+pub async fn run(
+    folder: &mut Folder,
+    items: &[Item],
+    systems: &[System],
+    setup: &Setup<'_>,
+    concurrency: usize,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<End, Error> {
+    let is_answered = |item: &&Item| folder.last.get(&item.id).is_some_and(|row| row.error.is_none());
+    let (done, mut left): (Vec<&Item>, Vec<&Item>) = items.iter().partition(is_answered);
+    // What failed before may fail for ever, such as prompts that an upstream refuses, and comes last.
+    left.sort_by_key(|item| folder.last.contains_key(&item.id));
+    let mut told = Progress { answered: done.len(), failed: 0, all: items.len() };
+    progress(told);
+    let mut in_a_row = 0;
+    let asked = stream::iter(left).map(|item| answer(setup, item, systems));
+    let mut answers = std::pin::pin!(asked.buffer_unordered(concurrency.max(1)));
+    while let Some(row) = answers.next().await {
+        let error = row.error.clone();
+        folder.append(row)?;
+        match error {
+            None => {
+                in_a_row = 0;
+                told.answered += 1;
+            }
+            Some(error) => {
+                in_a_row += 1;
+                told.failed += 1;
+                if in_a_row >= MOST_FAILURES {
+                    return Ok(End::GaveUp(error));
+                }
+            }
+        }
+        progress(told);
+    }
+    Ok(End::Finished)
+}
+
+/// Writes down what the run is, or compares it with what is written and names every difference.
+fn agree(held: &Held, plan: &Plan) -> Result<(), Error> {
+    let path = held.path().join(PLAN);
+    let text = serde_json::to_string_pretty(plan).map_err(std::io::Error::from);
+    let text = text.map_err(|source| Error::Write { path: path.clone(), source })?;
+    if !path.exists() {
+        return held.write(PLAN, text.as_bytes());
+    }
+    let before = std::fs::read(&path).map_err(|source| Error::Read { path, source })?;
+    let before: Plan = serde_json::from_slice(&before)
+        .map_err(|error| held.refuse(&format!("its {PLAN} is damaged: {error}")))?;
+    let mut names: Vec<&String> = before.keys().chain(plan.keys()).collect();
+    names.sort();
+    names.dedup();
+    let shown = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
+    let differs = |name: &&String| before.get(*name) != plan.get(*name);
+    let told: Vec<String> = names
+        .into_iter()
+        .filter(differs)
+        .map(|name| format!("\n  {name}: {} before, {} now", shown(before.get(name)), shown(plan.get(name))))
+        .collect();
+    if told.is_empty() {
+        return Ok(());
+    }
+    Err(held.refuse(&format!(
+        "its run began with other settings; choose another folder, or give the same ones{}",
+        told.concat()
+    )))
+}
+
+/// The last row of each prompt, and how many bytes hold whole lines.
+fn read_rows(file: &File, path: &Path) -> Result<(HashMap<String, Row>, u64), Error> {
+    let mut rows = HashMap::new();
+    let mut reader = BufReader::new(file);
+    let (mut whole, mut number) = (0, 0);
+    loop {
+        let mut line = Vec::new();
+        let read = reader.read_until(b'\n', &mut line);
+        let read = read.map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        if read == 0 || line.last() != Some(&b'\n') {
+            return Ok((rows, whole));
+        }
+        number += 1;
+        whole += read as u64;
+        let row: Row = serde_json::from_slice(&line).map_err(|source| Error::Row {
+            path: path.to_owned(),
+            line: number,
+            source,
+        })?;
+        rows.insert(row.id.clone(), row);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn plan(limit: u32) -> Plan {
+        Plan::from([("limit".to_owned(), json!(limit)), ("seed".to_owned(), json!(1))])
+    }
+
+    fn row(id: &str, error: Option<&str>) -> Row {
+        Row { id: id.to_owned(), error: error.map(str::to_owned), draft: None, systems: BTreeMap::new() }
+    }
+
+    #[test]
+    fn rows_outlive_a_crash_and_the_last_one_of_a_prompt_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        let mut opened = Folder::open(&path, &plan(5)).unwrap();
+        opened.append(row("a", Some("unreachable"))).unwrap();
+        opened.append(row("a", None)).unwrap();
+        opened.append(row("b", None)).unwrap();
+        assert!(matches!(Folder::open(&path, &plan(5)), Err(Error::Held { .. })));
+        drop(opened);
+        let file = path.join(ROWS);
+        let whole = std::fs::read(&file).unwrap();
+        std::fs::write(&file, [&whole[..], b"{\"id\":\"c\",\"err"].concat()).unwrap();
+        let mut opened = Folder::open(&path, &plan(5)).unwrap();
+        assert_eq!(opened.rows().len(), 2);
+        assert_eq!(opened.rows()["a"].error, None);
+        opened.append(row("c", None)).unwrap();
+        drop(opened);
+        assert_eq!(Folder::open(&path, &plan(5)).unwrap().rows().len(), 3);
+        std::fs::write(&file, b"{}\n").unwrap();
+        assert!(matches!(Folder::open(&path, &plan(5)), Err(Error::Row { line: 1, .. })));
+    }
+
+    #[test]
+    fn another_run_is_refused_with_what_differs() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(Folder::open(folder.path(), &plan(5)).unwrap());
+        let refused = Folder::open(folder.path(), &plan(6)).unwrap_err().to_string();
+        assert!(refused.contains("limit: 5 before, 6 now") && !refused.contains("seed"), "{refused}");
+    }
+}

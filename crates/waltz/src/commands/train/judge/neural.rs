@@ -1,0 +1,115 @@
+//! `waltz train judge --level 2`: the neural judge, on this machine's CPU, or on a GPU where waltz was built for it.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::Context as _;
+use waltz_model::train::Device;
+use waltz_model::{Gguf, ModelName, Shape};
+use waltz_screen::linear::LinearJudge;
+use waltz_train::judge::{Measured, NeuralSchedule, NeuralTrained, RowScores, Split, learn_neural};
+
+use crate::commands::bar::Bar;
+use crate::commands::{ConfigOptions, Exit, model, note};
+use crate::config::build::NEURAL_MODEL;
+
+/// The name of the file that is written.
+const FILE: &str = "neural.safetensors";
+
+/// What level 2 needs beside the rows.
+#[derive(clap::Args)]
+pub(super) struct NeuralOptions {
+    /// Level 2: the language model, a GGUF file; without it, smollm2 in the models folder.
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
+    /// Level 2: how often the rows are drawn.
+    #[arg(long, value_name = "N", default_value_t = NeuralSchedule::default().epochs)]
+    epochs: usize,
+    /// Level 2: the highest learning rate.
+    #[arg(long, value_name = "RATE", default_value_t = NeuralSchedule::default().rate)]
+    rate: f32,
+    /// Level 2: also write what both levels say about every row that taught nothing.
+    #[arg(long, value_name = "FILE")]
+    scores: Option<PathBuf>,
+}
+
+impl NeuralOptions {
+    /// Trains and writes the adapter with its heads.
+    pub(super) fn run(&self, out: &Path, parts: &Split, seed: u64) -> Result<Vec<Measured>, Exit> {
+        let began = Instant::now();
+        let gguf = self.base()?;
+        let shape = Shape::from_gguf(&gguf).map_err(anyhow::Error::from)?;
+        let trained = self.trained(&gguf, parts, seed)?;
+        let path = out.join(FILE);
+        trained.adapter.write(&path, &shape).map_err(anyhow::Error::from)?;
+        let bytes = path.metadata().with_context(|| format!("cannot read {}", path.display()))?.len();
+        note(&format!(
+            "{} has {bytes} bytes; learned from {} rows in {:.0} s",
+            path.display(),
+            parts.taught.len(),
+            began.elapsed().as_secs_f64()
+        ));
+        if let Some(path) = &self.scores {
+            write_scores(path, &trained.scored)
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(trained.measured)
+    }
+
+    fn base(&self) -> Result<Gguf, Exit> {
+        let opened = match &self.model {
+            Some(path) => Gguf::open(path),
+            None => {
+                let name: ModelName = NEURAL_MODEL.parse().map_err(anyhow::Error::from)?;
+                let models = model::models(&ConfigOptions::default().sources())?;
+                let file = models.file(&name, ".gguf");
+                file.and_then(|file| file.check().and_then(|()| Gguf::open(&file.path)))
+            }
+        };
+        Ok(opened.map_err(anyhow::Error::from)?)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn trained(&self, gguf: &Gguf, parts: &Split, seed: u64) -> Result<NeuralTrained, Exit> {
+        let device = waltz_model::train::cuda::Cuda::new(0).map_err(anyhow::Error::from)?;
+        self.on(device, NeuralSchedule::default().batch, gguf, parts, seed)
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn trained(&self, gguf: &Gguf, parts: &Split, seed: u64) -> Result<NeuralTrained, Exit> {
+        let threads = waltz_model::Threads::for_this_machine();
+        let device = waltz_model::train::Cpu::<f32>::new(threads);
+        // What is kept of a batch for its way back is to fit into an ordinary machine's memory.
+        self.on(device, 2_048, gguf, parts, seed)
+    }
+
+    fn on<D: Device>(
+        &self,
+        device: D,
+        batch: usize,
+        gguf: &Gguf,
+        parts: &Split,
+        seed: u64,
+    ) -> Result<NeuralTrained, Exit> {
+        let Self { epochs, rate, .. } = *self;
+        let schedule = NeuralSchedule { epochs, rate, batch, ..NeuralSchedule::default() };
+        let linear = LinearJudge::builtin().map_err(anyhow::Error::from)?;
+        let mut bar = Bar::new();
+        let trained =
+            learn_neural(device, gguf, parts, schedule, (&linear, seed), &mut |done, total, loss| {
+                bar.show("learn", done as u64, Some(total as u64), &format!("{total} steps, loss {loss:.3}"));
+            });
+        bar.end();
+        Ok(trained.map_err(anyhow::Error::from)?)
+    }
+}
+
+fn write_scores(path: &Path, scored: &[RowScores]) -> std::io::Result<()> {
+    let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
+    for scores in scored {
+        serde_json::to_writer(&mut file, scores)?;
+        file.write_all(b"\n")?;
+    }
+    file.flush()
+}

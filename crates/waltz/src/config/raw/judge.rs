@@ -1,0 +1,34 @@
+//! The section for level 2 of the judge.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Level 2 of the judge: a small language model that reads what levels 0 and 1 leave open.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Judge {
+    /// Whether it is asked.
+    pub(crate) neural: Neural,
+    /// Weights that `waltz train judge --level 2` wrote; without it, those in the program.
+    pub(crate) weights: Option<String>,
+    /// How long one question may take; afterwards the failure policy decides, and the answer says so.
+    pub(crate) timeout_ms: u64,
+}
+
+impl Default for Judge {
+    fn default() -> Self {
+        Self { neural: Neural::Auto, weights: None, timeout_ms: 2_000 }
+    }
+}
+
+/// Whether level 2 of the judge is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Neural {
+    /// Where the model `smollm2` was pulled. It is loaded at the first question.
+    Auto,
+    /// Always: without the model nothing is served. It is loaded at the start.
+    On,
+    /// Never.
+    Off,
+}
