@@ -9,6 +9,7 @@ mod body;
 mod budget;
 mod fallback;
 mod hook;
+mod tls;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ pub use fallback::{Course, post_with_fallback};
 pub use hook::Hook;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use secrecy::{ExposeSecret, SecretString};
+pub use tls::install_tls;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use waltz_model::AgentAdapters;
 
@@ -381,11 +383,6 @@ fn headers(settings: &UpstreamSettings) -> Result<HeaderMap, SetupError> {
         headers.insert(name, value);
     }
     Ok(headers)
-}
-
-/// Chooses the cryptography of the process. The first call wins; later ones find it done.
-pub fn install_tls() {
-    rustls::crypto::ring::default_provider().install_default().ok();
 }
 
 fn retry_after_ms(headers: &HeaderMap) -> Option<u64> {

@@ -23,7 +23,7 @@ const POLL: Duration = Duration::from_millis(200);
 const SWEEP: Duration = Duration::from_secs(300);
 /// How often changes are proposed.
 const PROPOSE: SignedDuration = SignedDuration::from_hours(24 * 7);
-/// How often proposals are looked at for the file.
+/// Proposals are looked at for the file at most so often.
 const LOOK: Duration = Duration::from_secs(2);
 /// Lessons that a board learns in one step.
 const BATCH: usize = 500;
@@ -50,7 +50,7 @@ impl Variants {
 
 /// Works until the gateway stops.
 pub async fn run(gateway: Arc<Gateway>, data_dir: PathBuf) {
-    let mut work = Work { mirror: None, data_dir, swept: None, looked: None };
+    let mut work = Work { mirror: None, data_dir, swept: None, told: None, looked: None };
     let mut failing = false;
     loop {
         let done = work.step(&gateway).await;
@@ -72,7 +72,10 @@ struct Work {
     mirror: Option<Mirror>,
     data_dir: PathBuf,
     swept: Option<Instant>,
-    looked: Option<Instant>,
+    /// The version whose rollbacks were told.
+    told: Option<i64>,
+    /// The version whose proposals were looked at, and when.
+    looked: Option<(i64, Instant)>,
 }
 
 impl Work {
@@ -88,7 +91,7 @@ impl Work {
             sweep(store, settings).await?;
             self.swept = Some(Instant::now());
         }
-        webhook::tell(gateway).await?;
+        let version = gateway.variants.snapshot().version;
         let mirror = match &mut self.mirror {
             Some(mirror) => mirror,
             none => {
@@ -96,10 +99,14 @@ impl Work {
                 none.insert(Mirror::open(&self.data_dir).map_err(unusable)?)
             }
         };
-        mirror.add_rollbacks(store).await?;
-        if self.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
+        if self.told != Some(version) {
+            webhook::tell(gateway).await?;
+            mirror.add_rollbacks(store).await?;
+            self.told = Some(version);
+        }
+        if self.looked.is_none_or(|(seen, at)| seen != version && at.elapsed() >= LOOK) {
             mirror.add_proposals(&desk(store, settings).proposals(None).await?)?;
-            self.looked = Some(Instant::now());
+            self.looked = Some((version, Instant::now()));
         }
         Ok(())
     }
