@@ -12,6 +12,7 @@ const MAP: [(&str, &[&str]); 10] = [
     ("waltz-screen", &["waltz-exchange"]),
     ("waltz-model", &["waltz-exchange"]),
     ("waltz-store", &["waltz-exchange"]),
+    ("waltz-rollout", &["waltz-exchange"]),
     ("waltz-route", &["waltz-exchange"]),
     ("waltz-coach", &["waltz-exchange", "waltz-screen", "waltz-model", "waltz-route"]),
     ("waltz-gateway", &["waltz-exchange", "waltz-screen", "waltz-store", "waltz-route", "waltz-coach"]),
