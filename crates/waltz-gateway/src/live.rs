@@ -136,6 +136,7 @@ impl Live {
             variant: "default".to_owned(),
             targets,
             system_prompt: None,
+            parameters: serde_json::Map::new(),
             self_assess: false,
             task_type: None,
         }))

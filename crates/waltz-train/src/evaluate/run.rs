@@ -58,7 +58,7 @@ impl Folder {
     /// Takes a folder for a run: a new one, or that of the same run before.
     pub fn open(path: &Path, plan: &Plan) -> Result<Self, Error> {
         let held = Held::take(path, &[PLAN, ROWS, REPORT, PAGE])?;
-        agree(&held, plan)?;
+        held.agree(PLAN, plan)?;
         let file = path.join(ROWS);
         let unwritten = |source| Error::Write { path: file.clone(), source };
         let rows = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&file);
@@ -133,36 +133,6 @@ pub async fn run(
         progress(told);
     }
     Ok(End::Finished)
-}
-
-/// Writes down what the run is, or compares it with what is written and names every difference.
-fn agree(held: &Held, plan: &Plan) -> Result<(), Error> {
-    let path = held.path().join(PLAN);
-    let text = serde_json::to_string_pretty(plan).map_err(std::io::Error::from);
-    let text = text.map_err(|source| Error::Write { path: path.clone(), source })?;
-    if !path.exists() {
-        return held.write(PLAN, text.as_bytes());
-    }
-    let before = std::fs::read(&path).map_err(|source| Error::Read { path, source })?;
-    let before: Plan = serde_json::from_slice(&before)
-        .map_err(|error| held.refuse(&format!("its {PLAN} is damaged: {error}")))?;
-    let mut names: Vec<&String> = before.keys().chain(plan.keys()).collect();
-    names.sort();
-    names.dedup();
-    let shown = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
-    let differs = |name: &&String| before.get(*name) != plan.get(*name);
-    let told: Vec<String> = names
-        .into_iter()
-        .filter(differs)
-        .map(|name| format!("\n  {name}: {} before, {} now", shown(before.get(name)), shown(plan.get(name))))
-        .collect();
-    if told.is_empty() {
-        return Ok(());
-    }
-    Err(held.refuse(&format!(
-        "its run began with other settings; choose another folder, or give the same ones{}",
-        told.concat()
-    )))
 }
 
 /// The last row of each prompt, and how many bytes hold whole lines.

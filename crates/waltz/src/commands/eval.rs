@@ -259,6 +259,7 @@ impl Eval {
             variant: agent.variant.clone(),
             targets,
             system_prompt: agent.system_prompt.clone(),
+            parameters: agent.parameters.clone(),
             self_assess: agent.self_assess,
             task_type: agent.task_type.clone(),
         }))
