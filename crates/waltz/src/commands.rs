@@ -15,6 +15,7 @@ mod screen;
 mod serve;
 mod stop;
 mod train;
+mod variants;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -55,6 +56,9 @@ enum Command {
     /// Learn from data.
     #[command(subcommand)]
     Train(train::Train),
+    /// Versions of agents that compete for traffic: make better ones, look back at those that served.
+    #[command(subcommand)]
+    Variants(variants::Variants),
 }
 
 /// Why the program ends with an error.
@@ -84,6 +88,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
         Command::Data(data) => data.run(),
         Command::Model(model) => model.run(),
         Command::Train(train) => train.run(),
+        Command::Variants(variants) => variants.run(),
     }
 }
 
