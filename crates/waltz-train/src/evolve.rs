@@ -230,23 +230,23 @@ impl<'a> Run<'a> {
                 }))
             }
         };
-        let (patch, author, writer_error) = match written {
-            Some(Ok(patch)) => (Some(patch), Author::Writer, None),
+        let (operator, patch, author, writer_error) = match written {
+            Some(Ok(patch)) => (operator, Some(patch), Author::Writer, None),
             other => {
-                let made = operators::make(operator, &patches, &self.setup, &is_new, &mut random);
-                (made, Author::Rules, other.and_then(Result::err))
+                // Parents that are too alike have no new child; another way of the first can still be found.
+                let tried = [operator, Operator::Revision].into_iter();
+                let made = tried.filter_map(|operator| {
+                    let patch = operators::make(operator, &patches, &self.setup, &is_new, &mut random)?;
+                    Some((operator, patch))
+                });
+                let (operator, patch) = made.take(1).next().unzip();
+                (operator.unwrap_or(turn), patch, Author::Rules, other.and_then(Result::err))
             }
         };
-        let parents = ids.into_iter().map(str::to_owned).collect();
-        Some(Candidate {
-            id: id.to_owned(),
-            generation,
-            operator,
-            author,
-            writer_error,
-            parents,
-            patch: patch?,
-        })
+        let patch = patch?;
+        let kept = if operator == Operator::Recombination || author == Author::Writer { ids.len() } else { 1 };
+        let parents = ids.into_iter().take(kept).map(str::to_owned).collect();
+        Some(Candidate { id: id.to_owned(), generation, operator, author, writer_error, parents, patch })
     }
 
     /// Takes in what came of a candidate.
