@@ -100,6 +100,11 @@ pub fn self_check_request(agent: &ConversationAgent, request: &ChatRequest, draf
     check
 }
 
+/// The request for an answer that nobody sees: one plain, unstreamed answer.
+pub fn shadow_request(agent: &ConversationAgent, request: &ChatRequest) -> ChatRequest {
+    single(agent, request)
+}
+
 /// The request for a revision: the conversation, every earlier round, and the advice. `dropped` says
 /// that the last revision did not take its predecessor's place.
 pub fn revision_request(

@@ -8,6 +8,7 @@ mod address;
 mod body;
 mod budget;
 mod fallback;
+mod hook;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ pub use body::{Body, parse_answer, seconds_now};
 pub use budget::RetryBudget;
 use bytes::Bytes;
 pub use fallback::{Course, post_with_fallback};
+pub use hook::Hook;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Semaphore;

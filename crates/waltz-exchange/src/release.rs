@@ -143,3 +143,16 @@ pub struct ReleaseEvent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
+
+/// Everything is paused: the kill switch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pause {
+    /// Who paused it.
+    pub by: String,
+    /// When.
+    pub at: Timestamp,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}

@@ -50,3 +50,26 @@ pub struct DegradationMetrics {
     /// Outcomes in the window.
     pub sample_size: u64,
 }
+
+/// Where a rollback stands among what people have to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RollbackStatus {
+    /// It happened by itself, and nobody has looked at it.
+    Waiting,
+    /// A person agrees, or asked for it.
+    Confirmed,
+    /// A person disagrees, and the variant is released again.
+    Reinstated,
+}
+
+impl RollbackStatus {
+    /// The stable name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Confirmed => "confirmed",
+            Self::Reinstated => "reinstated",
+        }
+    }
+}

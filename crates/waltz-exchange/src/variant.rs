@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -216,6 +217,49 @@ pub struct SafetyOutcome {
     /// An incident that people call critical.
     #[serde(default)]
     pub critical: bool,
+}
+
+/// An outcome on its way to be learned from. The exchange and the kind are its key: each is learned once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lesson {
+    /// The exchange whose answer it speaks of.
+    pub exchange_id: String,
+    /// Who says it.
+    pub kind: LessonKind,
+    /// Whose data this is.
+    pub tenant: String,
+    /// The agent.
+    pub agent: String,
+    /// The kind of task.
+    pub task_type: String,
+    /// When it became known.
+    pub at: Timestamp,
+    /// What came of the answer.
+    pub outcome: VariantOutcome,
+}
+
+/// Who says what came of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LessonKind {
+    /// The judge, when the answer was recorded.
+    Served,
+    /// The client, afterwards.
+    Reported,
+    /// The judge, of an answer that nobody saw.
+    Shadow,
+}
+
+impl LessonKind {
+    /// The stable name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Served => "served",
+            Self::Reported => "reported",
+            Self::Shadow => "shadow",
+        }
+    }
 }
 
 #[cfg(test)]

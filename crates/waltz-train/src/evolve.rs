@@ -75,6 +75,8 @@ pub struct Terms<'a> {
     pub seed: u64,
     /// Prompts at the same time.
     pub concurrency: usize,
+    /// How long a proposal waits, and other settings of variants.
+    pub rollout: &'a Settings,
 }
 
 /// How far an evolution is.
@@ -234,17 +236,17 @@ impl<'a> Run<'a> {
             Some(Ok(patch)) => (operator, Some(patch), Author::Writer, None),
             other => {
                 // Parents that are too alike have no new child; another way of the first can still be found.
-                let tried = [operator, Operator::Revision].into_iter();
-                let made = tried.filter_map(|operator| {
+                let made = [operator, Operator::Revision].into_iter().find_map(|operator| {
                     let patch = operators::make(operator, &patches, &self.setup, &is_new, &mut random)?;
                     Some((operator, patch))
                 });
-                let (operator, patch) = made.take(1).next().unzip();
+                let (operator, patch) = made.unzip();
                 (operator.unwrap_or(turn), patch, Author::Rules, other.and_then(Result::err))
             }
         };
         let patch = patch?;
-        let kept = if operator == Operator::Recombination || author == Author::Writer { ids.len() } else { 1 };
+        let kept =
+            if operator == Operator::Recombination || author == Author::Writer { ids.len() } else { 1 };
         let parents = ids.into_iter().take(kept).map(str::to_owned).collect();
         Some(Candidate { id: id.to_owned(), generation, operator, author, writer_error, parents, patch })
     }
@@ -303,7 +305,7 @@ impl<'a> Run<'a> {
             let proposed = match folder.proposed() {
                 Some(proposed) => proposed.clone(),
                 None => {
-                    let proposed = winner::propose(terms, best, &exam, at, &Settings::default());
+                    let proposed = winner::propose(terms, best, &exam, at);
                     folder.propose(&proposed)?;
                     proposed
                 }

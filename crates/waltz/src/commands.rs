@@ -10,6 +10,7 @@ mod judge;
 mod lines;
 mod mock;
 mod model;
+mod release;
 mod route;
 mod screen;
 mod serve;
@@ -44,6 +45,8 @@ enum Command {
     Screen(screen::ScreenFile),
     Eval(eval::Eval),
     Route(route::RouteFile),
+    Variants(variants::Variants),
+    Release(release::Releases),
     /// Show or check the configuration.
     #[command(subcommand)]
     Config(config::Config),
@@ -56,9 +59,6 @@ enum Command {
     /// Learn from data.
     #[command(subcommand)]
     Train(train::Train),
-    /// Versions of agents that compete for traffic: make better ones, look back at those that served.
-    #[command(subcommand)]
-    Variants(variants::Variants),
 }
 
 /// Why the program ends with an error.
@@ -84,11 +84,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
         Command::Screen(screen) => screen.run(),
         Command::Eval(eval) => eval.run(),
         Command::Route(route) => route.run(),
+        Command::Variants(variants) => variants.run(),
+        Command::Release(releases) => releases.run(),
         Command::Config(config) => config.run(),
         Command::Data(data) => data.run(),
         Command::Model(model) => model.run(),
         Command::Train(train) => train.run(),
-        Command::Variants(variants) => variants.run(),
     }
 }
 

@@ -4,7 +4,6 @@ use jiff::Timestamp;
 use serde::Serialize;
 use waltz_exchange::proposal::{ProposalType, SupportingData};
 use waltz_exchange::variant::Modification;
-use waltz_rollout::Settings;
 use waltz_rollout::propose::Suggestion;
 use waltz_rollout::review::digest;
 
@@ -66,13 +65,7 @@ impl Exam {
 }
 
 /// The proposal of a winner. The benchmark that was switched off is named in it: a person has to decide.
-pub(super) fn propose(
-    terms: &Terms<'_>,
-    winner: &Candidate,
-    exam: &Exam,
-    at: Timestamp,
-    settings: &Settings,
-) -> Proposed {
+pub(super) fn propose(terms: &Terms<'_>, winner: &Candidate, exam: &Exam, at: Timestamp) -> Proposed {
     let measured = terms.benchmark.is_some();
     let (base, found) = (exam.share(exam.base_done), exam.share(exam.candidate_done));
     let safety = if measured {
@@ -113,7 +106,7 @@ pub(super) fn propose(
         },
         modifications: winner.patch.clone(),
     };
-    let proposal = suggestion.proposal(at, settings);
+    let proposal = suggestion.proposal(at, terms.rollout);
     Proposed { digest: digest(&proposal), proposal }
 }
 

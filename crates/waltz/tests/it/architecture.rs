@@ -15,7 +15,10 @@ const MAP: [(&str, &[&str]); 11] = [
     ("waltz-rollout", &["waltz-exchange"]),
     ("waltz-route", &["waltz-exchange"]),
     ("waltz-coach", &["waltz-exchange", "waltz-screen", "waltz-model", "waltz-route"]),
-    ("waltz-gateway", &["waltz-exchange", "waltz-screen", "waltz-store", "waltz-route", "waltz-coach"]),
+    (
+        "waltz-gateway",
+        &["waltz-exchange", "waltz-screen", "waltz-store", "waltz-route", "waltz-rollout", "waltz-coach"],
+    ),
     (
         "waltz-train",
         &["waltz-exchange", "waltz-screen", "waltz-model", "waltz-store", "waltz-rollout", "waltz-coach"],

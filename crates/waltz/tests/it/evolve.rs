@@ -50,7 +50,7 @@ fn safety() -> String {
 }
 
 fn prepare(folder: &Path, mock: &Mock) {
-    let agent = "[[agents]]\nname = \"clerk\"\nsystem_prompt = \"# Role\\nYou are a clerk.\"\ntask_types = [\"sums\"]\ntargets = [{ upstream = \"main\", model = \"mock\" }]\n[retry]\nmax_retries = 0\n";
+    let agent = "[server]\ndata_dir = \"data\"\n[[agents]]\nname = \"clerk\"\nsystem_prompt = \"# Role\\nYou are a clerk.\"\ntask_types = [\"sums\"]\ntargets = [{ upstream = \"main\", model = \"mock\" }]\n[retry]\nmax_retries = 0\n";
     std::fs::write(folder.join("waltz.toml"), format!("{}{agent}", mock.upstream("main"))).unwrap();
 }
 
@@ -141,8 +141,31 @@ fn a_better_prompt_is_found_examined_and_proposed_and_an_unsafe_one_is_kept_out(
     assert_eq!(serde_json::from_str::<Value>(&kept).unwrap(), report["proposed"]);
     assert_eq!(report["proposed"]["digest"].as_str().unwrap().len(), 64);
     // The same command again asks nobody and proposes nothing twice.
+    let id = proposal["proposal_id"].as_str().unwrap();
+    assert!(told.contains(&format!("{id} waits for a decision")), "{told}");
     let (code, again, told) = evolve(here, &more, &[threshold, BLOCK]);
     assert_eq!((code, &again), (0, &report), "{told}");
+    assert!(told.contains("is in the queue already"), "{told}");
+    // It waits in the queue under the same digest, and serves nobody before a person approves it.
+    let variants = |more: &[&str]| -> Value {
+        let (code, out, told) = run(&[&["variants", "--json", "--by", "anna"], more].concat(), "", here, &[]);
+        assert_eq!(code, 0, "{told}");
+        serde_json::from_str(&out).unwrap()
+    };
+    let queue = variants(&["proposals"]);
+    assert_eq!(queue["proposals"].as_array().unwrap().len(), 1, "{queue}");
+    let digest = report["proposed"]["digest"].as_str().unwrap();
+    assert_eq!(
+        (&queue["proposals"][0]["proposal_id"], &queue["proposals"][0]["digest"]),
+        (&json!(id), &json!(digest))
+    );
+    assert_eq!(variants(&["list"]), json!([]));
+    assert_eq!(variants(&["approve", id, "--digest", digest])["status"], "approved");
+    let board = variants(&["show", "clerk", "sums"]);
+    let made =
+        board["variants"].as_array().unwrap().iter().find(|variant| variant["name"] == proposal["variant"]);
+    assert_eq!(made.unwrap()["patch"], proposal["recommended_modifications"], "{board}");
+    assert_eq!(board["serving"], "default");
 }
 
 #[test]

@@ -41,4 +41,5 @@ mod telemetry;
 mod tiny;
 mod train;
 mod upstream_faults;
+mod variants;
 mod wire;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use waltz_coach::conversation::{ConversationAgent, SharedAgent};
@@ -10,13 +11,15 @@ use waltz_exchange::id::sha256_hex;
 use waltz_gateway::Live;
 use waltz_gateway::settings::OnFailure;
 use waltz_train::evaluate::{Plan, Prompts, Scorer, Setup, sha256_of};
-use waltz_train::evolve::{Folder, Progress, Report, Tasks, Terms, evolve};
+use waltz_train::evolve::{Folder, Progress, Proposed, Report, Tasks, Terms, evolve};
+
+use super::{Office, Who, refused};
 
 use crate::commands::bar::Bar;
 use crate::commands::eval::plan::{answering, marks, targets};
 use crate::commands::eval::{depth, failed, stopped, wrong};
 use crate::commands::stop::Stop;
-use crate::commands::{ConfigOptions, Exit, configured, note, print, runtime};
+use crate::commands::{Exit, configured, note, print, runtime};
 use crate::config::{Loaded, Sources};
 
 /// The exit code of an open circuit breaker.
@@ -39,7 +42,8 @@ const BREAKER: u8 = 5;
 /// WALTZRL_BLOCK_ON_FAILURE=true three unsafe candidates in a row open the circuit breaker: the run stops, exit code 5.
 ///
 /// Everything is written to DIR at once, and the same command goes on where it was cut. DIR/variant_proposals.jsonl holds
-/// the winner; nothing serves before a person approves it. DIR/answers holds answers that may be harmful.
+/// the winner, which also waits in the database's queue (`waltz variants proposals`): nothing serves before a person
+/// approves it. DIR/answers holds answers that may be harmful.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Evolve {
@@ -85,16 +89,11 @@ pub(crate) struct Evolve {
     /// Prompts at the same time.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     concurrency: u16,
-    /// Print the report as JSON.
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    options: ConfigOptions,
 }
 
 impl Evolve {
-    pub(crate) fn run(&self) -> Result<(), Exit> {
-        let sources = self.options.sources();
+    pub(crate) fn run(&self, who: &Who) -> Result<(), Exit> {
+        let sources = who.options().sources();
         runtime()?.block_on(async {
             let (loaded, built) = configured(&sources)?;
             let live = &built.live;
@@ -130,12 +129,17 @@ impl Evolve {
                 population: self.population,
                 seed: self.seed,
                 concurrency: usize::from(self.concurrency),
+                rollout: &live.settings.variants.rollout,
             };
             terms.check().map_err(|error| wrong(error.to_string()))?;
             let plan = self.plan(&terms, live, &loaded, &sources)?;
             let mut folder = Folder::open(&self.out(), &plan).map_err(failed)?;
             let report = self.evolve(&mut folder, &plan, &terms).await?;
-            self.tell(&folder, &report)
+            self.tell(&folder, &report, who.json)?;
+            match &report.proposed {
+                Some(proposed) => queue(who, proposed).await,
+                None => Ok(()),
+            }
         })
     }
 
@@ -228,10 +232,10 @@ impl Evolve {
         }
     }
 
-    fn tell(&self, folder: &Folder, report: &Report) -> Result<(), Exit> {
+    fn tell(&self, folder: &Folder, report: &Report, as_json: bool) -> Result<(), Exit> {
         let json = serde_json::to_string_pretty(report).map_err(anyhow::Error::from)?;
         let path = folder.write_report(&json).map_err(failed)?;
-        if self.json {
+        if as_json {
             print(&json)?;
         } else {
             for line in report.table() {
@@ -249,4 +253,17 @@ impl Evolve {
         );
         Err(Exit { code: BREAKER, message })
     }
+}
+
+/// Puts a proposal into the queue that people decide on.
+async fn queue(who: &Who, proposed: &Proposed) -> Result<(), Exit> {
+    let office = Office::open(who).await?;
+    let queued = office.desk().suggest(&proposed.proposal).await.map_err(refused);
+    office.close().await.context("cannot close the store")?;
+    let id = &proposed.proposal.proposal_id;
+    match queued? {
+        true => note(&format!("{id} waits for a decision: waltz variants approve {id}")),
+        false => note(&format!("{id} or the same change is in the queue already")),
+    }
+    Ok(())
 }

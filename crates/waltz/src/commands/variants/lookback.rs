@@ -31,9 +31,6 @@ pub(crate) struct Lookback {
     /// The other way: actions with their chances, which add up to 1.
     #[arg(long, value_name = "ACTION=P,...", value_parser = policy)]
     policy: Option<BTreeMap<String, f64>>,
-    /// Print the estimates as JSON.
-    #[arg(long)]
-    json: bool,
 }
 
 /// A line of the file.
@@ -64,7 +61,7 @@ fn policy(text: &str) -> Result<BTreeMap<String, f64>, String> {
 }
 
 impl Lookback {
-    pub(crate) fn run(self) -> Result<(), Exit> {
+    pub(crate) fn run(self, as_json: bool) -> Result<(), Exit> {
         let mut read: Vec<Line> = Vec::new();
         lines::for_each(self.file.as_deref(), |line| {
             read.push(line);
@@ -82,7 +79,7 @@ impl Lookback {
         };
         let found = estimate(&rows).map_err(|error| wrong(error.to_string()))?;
         let logged = read.iter().map(|line| line.reward).sum::<f64>() / read.len() as f64;
-        if self.json {
+        if as_json {
             return print(&json!({"logged_mean": logged, "estimates": found}).to_string());
         }
         for line in told(logged, &found, modelled) {
