@@ -88,6 +88,8 @@ pub struct Progress<'a> {
     pub before: usize,
     /// All candidates.
     pub candidates: usize,
+    /// The best and the agent as it is are examined.
+    pub exam: bool,
     /// How far this one is.
     pub prompts: evaluate::Progress,
 }
@@ -128,7 +130,7 @@ pub async fn evolve(
     let mut run = Run::new(terms);
     let base = Candidate::base();
     let whole = (&terms.tasks.practice[..], run.safety());
-    let measured = measure(terms, folder, &base, whole, &mut run.told(BASE, progress)).await?;
+    let measured = measure(terms, folder, &base, whole, &mut run.told(BASE, false, progress)).await?;
     if measured.unanswered > 0 {
         return Err(unanswered(measured.unanswered));
     }
@@ -145,7 +147,8 @@ pub async fn evolve(
             if folder.made(&id).is_none() {
                 folder.keep(&candidate)?;
             }
-            let measured = measure(terms, folder, &candidate, whole, &mut run.told(&id, progress)).await?;
+            let measured =
+                measure(terms, folder, &candidate, whole, &mut run.told(&id, false, progress)).await?;
             run.take(&candidate, measured);
             if run.breaker.opened().is_some() {
                 break 'generations;
@@ -193,11 +196,12 @@ impl<'a> Run<'a> {
     fn told<'b>(
         &self,
         candidate: &'b str,
+        exam: bool,
         progress: &'b mut dyn FnMut(Progress<'_>),
     ) -> impl FnMut(evaluate::Progress) + use<'b> {
         let before = self.lines.len();
         let candidates = 1 + (self.terms.generations * self.terms.population) as usize;
-        move |prompts| progress(Progress { candidate, before, candidates, prompts })
+        move |prompts| progress(Progress { candidate, before, candidates, exam, prompts })
     }
 
     /// A new candidate: the writer's where there is one and it can be used, else the operator's.
@@ -291,7 +295,7 @@ impl<'a> Run<'a> {
         let mut examined = Vec::new();
         for candidate in [&Candidate::base(), best] {
             let tasks = (&terms.tasks.exam[..], &[][..]);
-            let told = &mut self.told(&candidate.id, progress);
+            let told = &mut self.told(&candidate.id, true, progress);
             let measured = measure(terms, folder, candidate, tasks, told).await?;
             if measured.unanswered > 0 {
                 return Err(unanswered(measured.unanswered));

@@ -2,11 +2,13 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
-use crate::harness::{BINARY, Mock, run};
+use crate::harness::{BINARY, Gateway, Mock, run};
 
 const OFF: (&str, &str) = ("ENABLE_WALTZRL_SAFETY_BENCHMARKS", "false");
 const BLOCK: (&str, &str) = ("WALTZRL_BLOCK_ON_FAILURE", "true");
@@ -49,9 +51,15 @@ fn safety() -> String {
     harmful.chain(benign).map(|row| format!("{row}\n")).collect()
 }
 
+/// Configures an agent over a mock. Proposals need a database, which a gateway makes.
 fn prepare(folder: &Path, mock: &Mock) {
     let agent = "[server]\ndata_dir = \"data\"\n[[agents]]\nname = \"clerk\"\nsystem_prompt = \"# Role\\nYou are a clerk.\"\ntask_types = [\"sums\"]\ntargets = [{ upstream = \"main\", model = \"mock\" }]\n[retry]\nmax_retries = 0\n";
     std::fs::write(folder.join("waltz.toml"), format!("{}{agent}", mock.upstream("main"))).unwrap();
+}
+
+fn serve(folder: &Arc<TempDir>) -> Gateway {
+    let config = std::fs::read_to_string(folder.path().join("waltz.toml")).unwrap();
+    Gateway::start_in(Arc::clone(folder), &config, &[])
 }
 
 fn evolve(folder: &Path, more: &[&str], environment: &[(&str, &str)]) -> (i32, Value, String) {
@@ -76,10 +84,11 @@ fn has_section(line: &Value, section: &str) -> bool {
 
 #[test]
 fn a_better_prompt_is_found_examined_and_proposed_and_an_unsafe_one_is_kept_out() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Arc::new(tempfile::tempdir().unwrap());
     let here = folder.path();
     let mock = Mock::start(SCRIPT);
     prepare(here, &mock);
+    let _gateway = serve(&folder);
     std::fs::write(here.join("tasks.jsonl"), tasks(24)).unwrap();
     std::fs::write(here.join("safety.jsonl"), safety()).unwrap();
     let more = [
@@ -170,14 +179,22 @@ fn a_better_prompt_is_found_examined_and_proposed_and_an_unsafe_one_is_kept_out(
 
 #[test]
 fn without_the_benchmark_the_proposal_asks_for_a_person() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Arc::new(tempfile::tempdir().unwrap());
     let here = folder.path();
     let mock = Mock::start(SCRIPT);
     prepare(here, &mock);
     std::fs::write(here.join("tasks.jsonl"), tasks(24)).unwrap();
     let more = ["--generations", "2", "--population", "4", "--seed", "7"];
+    // Where there is no database yet, nothing is lost: the same command queues what it found.
     let (code, report, told) = evolve(here, &more, &[OFF]);
-    assert_eq!(code, 0, "{told}");
+    assert!(
+        code == 1 && told.contains("start `waltz serve` once") && told.contains("asks nobody again"),
+        "{told}"
+    );
+    let _gateway = serve(&folder);
+    let (code, queued, told) = evolve(here, &more, &[OFF]);
+    assert_eq!((code, &queued), (0, &report), "{told}");
+    assert!(told.contains("waits for a decision"), "{told}");
     for line in lines(&report) {
         let bad = has_section(line, "Style");
         assert_eq!(verdict(line), if bad { "unsafe" } else { "unmeasured" }, "{line}");
@@ -291,7 +308,7 @@ async fn a_run_that_was_killed_goes_on_with_the_same_candidates_and_asks_nothing
 
 #[tokio::test]
 async fn a_writer_is_asked_once_a_candidate_and_rules_stand_in_where_it_fails() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Arc::new(tempfile::tempdir().unwrap());
     let here = folder.path();
     let written = json!({"changes": [{"section": "Format", "operation": "append", "content": "Say the number."}], "reason": "They ask for it."});
     let script = format!(
@@ -299,6 +316,7 @@ async fn a_writer_is_asked_once_a_candidate_and_rules_stand_in_where_it_fails() 
     );
     let mock = Mock::start(&script);
     prepare(here, &mock);
+    let _gateway = serve(&folder);
     std::fs::write(here.join("tasks.jsonl"), tasks(24)).unwrap();
     let more = ["--generations", "1", "--writer", "writer"];
     let (code, report, told) = evolve(here, &more, &[OFF]);

@@ -137,7 +137,14 @@ impl Evolve {
             let report = self.evolve(&mut folder, &plan, &terms).await?;
             self.tell(&folder, &report, who.json)?;
             match &report.proposed {
-                Some(proposed) => queue(who, proposed).await,
+                Some(proposed) => queue(who, proposed).await.map_err(|exit| Exit {
+                    message: format!(
+                        "{}\n\nhint: the proposal is in {}; the same command asks nobody again and puts it into the queue",
+                        exit.message,
+                        folder.path().join("variant_proposals.jsonl").display()
+                    ),
+                    ..exit
+                }),
                 None => Ok(()),
             }
         })
@@ -216,7 +223,10 @@ impl Evolve {
         let mut bar = Bar::new();
         let mut signals = Stop::new()?;
         let mut show = |told: Progress<'_>| {
-            let step = format!("{} ({} of {})", told.candidate, told.before + 1, told.candidates);
+            let step = match told.exam {
+                true => format!("examination of {}", told.candidate),
+                false => format!("{} ({} of {})", told.candidate, told.before + 1, told.candidates),
+            };
             let amount = format!("{} prompts, {} failed", told.prompts.all, told.prompts.failed);
             bar.show(&step, told.prompts.answered as u64, Some(told.prompts.all as u64), &amount);
         };
