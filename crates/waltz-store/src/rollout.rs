@@ -23,8 +23,8 @@ const BOARDS: Statement = Statement::both(
 const BOARD: Statement = Statement::both(
     "SELECT agent, task_type, version, state FROM boards WHERE agent = $1 AND task_type = $2",
 );
-const OPEN_LESSONS: Statement =
-    Statement::both("SELECT number, lesson FROM lessons WHERE NOT learned ORDER BY number LIMIT $1");
+const TO_LEARN: Statement =
+    Statement::both("SELECT DISTINCT agent, task_type FROM lessons WHERE NOT learned LIMIT $1");
 const OPEN_LESSONS_OF: Statement = Statement::both(
     "SELECT number, lesson FROM lessons WHERE NOT learned AND agent = $1 AND task_type = $2 ORDER BY number LIMIT $3",
 );
@@ -164,10 +164,14 @@ impl Store {
         found.map(|row| board(&row).map_err(Error::database(operation))).transpose()
     }
 
-    /// What is to be learned, oldest first.
-    pub async fn open_lessons(&self, limit: usize) -> Result<Vec<LessonStored>, Error> {
-        let rows = self.readers.fetch_all(OPEN_LESSONS, &[page(limit).into()]).await;
-        lessons(rows)
+    /// The boards that have something to learn.
+    pub async fn boards_to_learn(&self, limit: usize) -> Result<Vec<BoardKey>, Error> {
+        let operation = "look for lessons";
+        let rows = self.readers.fetch_all(TO_LEARN, &[page(limit).into()]).await;
+        let key =
+            |row: &Row| Ok(BoardKey { agent: row.try_get("agent")?, task_type: row.try_get("task_type")? });
+        let rows = rows.map_err(Error::database(operation))?;
+        rows.iter().map(|row| key(row).map_err(Error::database(operation))).collect()
     }
 
     /// What is to be learned by one board, oldest first. Whoever writes the board reads it before its lessons: then no

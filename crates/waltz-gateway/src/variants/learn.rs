@@ -2,7 +2,6 @@
 //! releases on by time, proposes, and tells of rollbacks. No request waits for it. What it could not do because the
 //! database is away it does later: lessons stay open until a board has learned them.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -81,13 +80,14 @@ impl Work {
         let store = &gateway.store;
         let live = gateway.live.load_full();
         let settings = &live.settings.variants;
-        // After a time without the database there is more than one batch.
-        while learn_all(store, settings).await? == BATCH && !gateway.draining.is_cancelled() {}
+        let learned = learn_all(store, settings).await;
+        // What others changed is seen whatever became of that.
+        gateway.variants.refresh(store).await?;
+        learned?;
         if self.swept.is_none_or(|swept| swept.elapsed() >= SWEEP) {
             sweep(store, settings).await?;
             self.swept = Some(Instant::now());
         }
-        gateway.variants.refresh(store).await?;
         webhook::tell(gateway).await?;
         let mirror = match &mut self.mirror {
             Some(mirror) => mirror,
@@ -109,23 +109,19 @@ fn desk<'a>(store: &'a Store, settings: &'a VariantSettings) -> Desk<'a> {
     Desk { store, settings, agents: &[], by: ITSELF, at: Timestamp::now() }
 }
 
-/// Lets boards learn what is there to be learned, and returns how much of it was looked at.
-async fn learn_all(store: &Store, settings: &VariantSettings) -> Result<usize, Error> {
-    let open = store.open_lessons(BATCH).await?;
-    let looked = open.len();
-    let key = |LessonStored { lesson, .. }: LessonStored| BoardKey {
-        agent: lesson.agent,
-        task_type: lesson.task_type,
-    };
-    let keys: BTreeSet<BoardKey> = open.into_iter().map(key).collect();
-    for key in &keys {
-        learn(store, key, settings).await?;
+/// Lets boards learn what is there to be learned. One that cannot keeps no other from it.
+async fn learn_all(store: &Store, settings: &VariantSettings) -> Result<(), Error> {
+    let mut learned = Ok(());
+    for key in store.boards_to_learn(admin::MOST).await? {
+        let done = learn(store, &key, settings).await;
+        learned = learned.and(done);
     }
-    Ok(looked)
+    learned
 }
 
 /// Lets a board learn. Whoever is faster has learned; the rest is looked at anew.
 async fn learn(store: &Store, key: &BoardKey, settings: &VariantSettings) -> Result<(), Error> {
+    let mut learned = false;
     for _ in 0..ATTEMPTS {
         // The board first: lessons that are read after it and are still open were not learned by it.
         let (version, mut board) = admin::open(store, key).await?;
@@ -134,6 +130,7 @@ async fn learn(store: &Store, key: &BoardKey, settings: &VariantSettings) -> Res
             return Ok(());
         }
         let at = Timestamp::now();
+        let is_all = lessons.len() < BATCH;
         let mut change = RolloutChange::default();
         let mut events = Vec::new();
         for LessonStored { number, lesson } in lessons {
@@ -149,14 +146,17 @@ async fn learn(store: &Store, key: &BoardKey, settings: &VariantSettings) -> Res
             };
             change.learned.push(LearnedLesson { number, refused });
         }
-        say(key, &events);
         admin::fill(&mut change, (key, version, &board), &events, at)?;
         if store.change_rollout(&change).await? {
-            return Ok(());
+            say(key, &events);
+            learned = true;
+            if is_all {
+                return Ok(());
+            }
         }
     }
-    // They stay open for the next time.
-    Err(Error::Busy)
+    // What is left stays open for the next time.
+    if learned { Ok(()) } else { Err(Error::Busy) }
 }
 
 struct Followed {

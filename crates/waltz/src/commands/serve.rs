@@ -261,12 +261,12 @@ async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Sta
                 if bound.port() != built.listen.port() && built.listen.port() != 0 {
                     note("warning: `server.listen` changed; it takes effect at the next start");
                 }
-                let turned_off = live.settings.stage_wanted == 2 && built.live.settings.stage_wanted == 1;
+                let (before, now) = (live.settings.stage_wanted, built.live.settings.stage_wanted);
                 gateway.live.store(Arc::new(built.live));
                 gateway.outdated.store(false, Ordering::Relaxed);
                 note("configuration reloaded");
-                if turned_off && !kill {
-                    pause_all(&gateway).await;
+                if before != now && !kill {
+                    turn(&gateway, now == 1).await;
                 }
             }
             Ok(Err(mistakes)) => {
@@ -277,18 +277,29 @@ async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Sta
     }
 }
 
-/// `waltz.stage = 1` where it was 2 is the kill switch: variants go back to their safe defaults too.
-async fn pause_all(gateway: &Gateway) {
+/// `waltz.stage = 1` where it was 2 is the kill switch: variants go back to their safe defaults too. Written back, it
+/// ends what it began, and not a pause that a person asked for.
+async fn turn(gateway: &Gateway, pause: bool) {
+    const BY: &str = "waltz.stage";
     let live = gateway.live.load_full();
+    let paused_by = gateway.variants.snapshot().paused.as_ref().map(|pause| pause.by.clone());
+    if pause == paused_by.is_some() || (!pause && paused_by.as_deref() != Some(BY)) {
+        return;
+    }
     let settings = &live.settings.variants;
-    let desk = Desk { store: &gateway.store, settings, agents: &[], by: "waltz.stage", at: Timestamp::now() };
-    let paused = async {
-        desk.pause_all(Some("`waltz.stage` was set to 1")).await?;
+    let desk = Desk { store: &gateway.store, settings, agents: &[], by: BY, at: Timestamp::now() };
+    let turned = async {
+        if pause {
+            desk.pause_all(Some("`waltz.stage` was set to 1")).await?;
+        } else {
+            desk.resume_all(Some("`waltz.stage` was set to 2")).await?;
+        }
         gateway.variants.refresh(&gateway.store).await
     };
-    match paused.await {
-        Ok(_) => note("everything is paused; `waltz release resume --all` ends that"),
-        Err(error) => note(&format!("variants could not be paused: {error}")),
+    match turned.await {
+        Ok(_) if pause => note("everything is paused; `waltz release resume --all` ends that"),
+        Ok(_) => note("the pause has ended"),
+        Err(error) => note(&format!("the kill switch could not be turned: {error}")),
     }
 }
 

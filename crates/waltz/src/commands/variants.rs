@@ -2,7 +2,7 @@
 
 mod evolve;
 mod lookback;
-mod told;
+mod text;
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -21,9 +21,7 @@ use waltz_rollout::review;
 use waltz_store::{BoardKey, Store};
 
 use super::{ConfigOptions, Exit, configured_part, data, print, runtime};
-use told::{board, explained, proposal, queue, rollback};
-
-pub(crate) use told::pairs;
+use text::{board, explained, proposal, queue, rollback};
 
 /// Look at the variants of agents, and change which of them serve.
 ///
@@ -372,4 +370,9 @@ fn read<T: DeserializeOwned>(file: &Path) -> Result<T, Exit> {
     }
     let wrong = |error| Exit { code: 2, message: format!("`{}` cannot be read: {error}", file.display()) };
     serde_json::from_str(&text).map_err(wrong)
+}
+
+/// The fields of an object, one a line.
+pub(crate) fn pairs(value: &Value) -> Vec<String> {
+    value.as_object().into_iter().flatten().map(|(name, value)| format!("{name:24} {value}")).collect()
 }

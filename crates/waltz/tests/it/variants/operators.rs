@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use waltz_exchange::id::hmac_sha256_hex;
 
-use super::{BY_HAND, SCRIPT, Site, all_visits, kinds, variant, visits};
+use super::{BY_HAND, SCRIPT, Site, all_visits, variant, visits};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_do_what_the_interface_does() {
@@ -176,7 +176,16 @@ async fn stage_1_in_the_file_pauses_everything() {
     gateway.gateway.says("everything is paused").await;
     assert_eq!(gateway.ask("s1", "harbour").await.0, "default");
     assert_eq!(gateway.get("releases").await["paused"]["by"], "waltz.stage");
-    gateway.post("releases/all", json!({"command": "resume", "reason": "a drill"})).await;
+    // Written back, the file ends what it began.
+    std::fs::write(&file, &site.config).unwrap();
+    gateway.gateway.says("the pause has ended").await;
     assert_eq!(gateway.ask("s1", "harbour").await.0, "fast");
-    assert_eq!(kinds(&gateway.history().await).iter().filter(|kind| **kind == "paused_all").count(), 0);
+    // What a person paused, no file resumes.
+    gateway.post("releases/all", json!({"command": "pause", "reason": "a drill"})).await;
+    for stage in ["stage = 1", "stage = 2"] {
+        std::fs::write(&file, site.config.replace("stage = 2", stage)).unwrap();
+        gateway.gateway.says("configuration reloaded").await;
+    }
+    assert_eq!(gateway.ask("s1", "harbour").await.0, "default");
+    assert_eq!(gateway.get("releases").await["paused"]["by"], "ann");
 }

@@ -1,10 +1,9 @@
-//! Variants, proposals and rollbacks in lines for people.
+//! Boards, rollbacks and proposals as lines for people.
 
-use serde_json::Value;
 use waltz_exchange::proposal::Proposal;
 use waltz_gateway::admin::{BoardView, Explained, Queue, RollbackView};
 
-/// An agent and a kind of task with its variants.
+/// A board with its variants.
 pub(super) fn board(view: &BoardView) -> Vec<String> {
     let mut lines = vec![format!("{}/{}  serves {}", view.agent, view.task_type, view.serving)];
     if let Some(reason) = &view.frozen {
@@ -27,7 +26,7 @@ pub(super) fn board(view: &BoardView) -> Vec<String> {
     lines
 }
 
-/// The same with reasons.
+/// A board with the reasons of its values.
 pub(super) fn explained(view: &Explained) -> Vec<String> {
     let mut lines = board(&view.board);
     for variant in &view.board.variants {
@@ -40,7 +39,7 @@ pub(super) fn explained(view: &Explained) -> Vec<String> {
     lines
 }
 
-/// A rollback.
+/// A rollback with what people said of it.
 pub(super) fn rollback(view: &RollbackView) -> String {
     let event = &view.event;
     format!(
@@ -56,7 +55,7 @@ pub(super) fn rollback(view: &RollbackView) -> String {
     )
 }
 
-/// A proposal.
+/// A proposal with its reasons.
 pub(super) fn proposal(proposal: &Proposal) -> String {
     format!(
         "{}  {}  {}/{}  {} {}  confidence {:.2}  {}",
@@ -75,9 +74,4 @@ pub(super) fn proposal(proposal: &Proposal) -> String {
 pub(super) fn queue(queue: &Queue) -> Vec<String> {
     let proposals = queue.proposals.iter().map(|listed| proposal(&listed.proposal));
     proposals.chain(queue.rollbacks.iter().map(rollback)).collect()
-}
-
-/// The fields of an object, one a line.
-pub(crate) fn pairs(value: &Value) -> Vec<String> {
-    value.as_object().into_iter().flatten().map(|(name, value)| format!("{name:24} {value}")).collect()
 }
