@@ -73,7 +73,7 @@ fn lines(report: &Value) -> Vec<&Value> {
     report["candidates"].as_array().unwrap().iter().collect()
 }
 
-fn verdict<'a>(line: &'a Value) -> &'a str {
+fn verdict(line: &Value) -> &str {
     line["safety"]["verdict"].as_str().unwrap()
 }
 
