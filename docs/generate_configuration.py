@@ -111,9 +111,6 @@ ALLOWED = {
 
 # Keys that are read and checked, and that nothing uses yet.
 WITHOUT_EFFECT = [
-    "waltz.safety_threshold",
-    "waltz.block_on_failure",
-    "waltz.safety_benchmarks",
     "waltz.tier3_capture",
 ]
 

@@ -86,6 +86,31 @@ fn change_prompt(prompt: &str, change: &PromptChange) -> Result<String, Error> {
     }
 }
 
+/// A section of a prompt: its heading and what stands under it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Section<'a> {
+    /// The heading, without its marks.
+    pub title: &'a str,
+    /// What stands under it, smaller sections included.
+    pub body: &'a str,
+}
+
+/// The sections of a prompt that a patch can name; of several with one heading, the first.
+pub fn sections(prompt: &str) -> Vec<Section<'_>> {
+    let mut sections: Vec<Section<'_>> = Vec::new();
+    let mut fenced = false;
+    for line in prompt.lines() {
+        fenced ^= line.trim_start().starts_with("```");
+        let Some((_, title)) = heading(line).filter(|_| !fenced) else { continue };
+        if sections.iter().any(|section| section.title.eq_ignore_ascii_case(title)) {
+            continue;
+        }
+        let Some((body, end)) = find(prompt, title) else { continue };
+        sections.push(Section { title, body: prompt[body..end.max(body)].trim() });
+    }
+    sections
+}
+
 /// Where the body of the section begins and ends: from below its heading to the next heading of its own or a
 /// higher rank. Lines between code fences are no headings.
 fn find(prompt: &str, section: &str) -> Option<(usize, usize)> {
@@ -150,6 +175,14 @@ mod tests {
         assert!(patched(whole).unwrap().prompt.ends_with("Be brief.\nMind security."));
         let new = json!([{"section": "Limits", "operation": "append", "content": "None."}]);
         assert!(patched(new).unwrap().prompt.ends_with("Be brief.\n## Limits\nNone."));
+    }
+
+    #[test]
+    fn sections_are_those_that_a_patch_can_name() {
+        let found = sections("Before.\n# A\none\n## B\ntwo\n```\n# no\n```\n# C\n# a\nthree");
+        let found: Vec<_> = found.iter().map(|section| (section.title, section.body)).collect();
+        assert_eq!(found, [("A", "one\n## B\ntwo\n```\n# no\n```"), ("B", "two\n```\n# no\n```"), ("C", "")]);
+        assert_eq!(sections(""), []);
     }
 
     #[test]

@@ -55,24 +55,62 @@ impl Idea {
         settings: &Settings,
     ) -> Proposal {
         let Self { kind, variant, reasoning, confidence, improvement, modifications } = self;
-        let Board { agent, task_type, .. } = board;
-        let key = format!("{agent}\u{1f}{task_type}\u{1f}{}\u{1f}{variant}\u{1f}{at}", kind.as_str());
-        let lasts = SignedDuration::from_hours(24 * settings.propose.expire_days);
-        Proposal {
-            proposal_id: dated_id("prop", &key, at),
-            timestamp: at,
-            agent_name: agent.clone(),
-            task_type: task_type.clone(),
-            proposal_type: kind,
+        let suggestion = Suggestion {
+            agent: board.agent.clone(),
+            task_type: board.task_type.clone(),
+            kind,
             variant,
             reasoning,
             confidence,
-            supporting_data: SupportingData {
+            data: SupportingData {
                 n_invocations: total,
                 avg_q_default: serving.value.q(),
                 potential_improvement: improvement,
                 variance: serving.value.variance(),
             },
+            modifications,
+        };
+        suggestion.proposal(at, settings)
+    }
+}
+
+/// What somebody other than a board's numbers suggests, such as an evolution.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Suggestion {
+    /// The agent.
+    pub agent: String,
+    /// The kind of task.
+    pub task_type: String,
+    /// What is to be done.
+    pub kind: ProposalType,
+    /// The variant it speaks of.
+    pub variant: String,
+    /// Why, with the numbers.
+    pub reasoning: String,
+    /// How sure, 0 to 1.
+    pub confidence: f64,
+    /// The numbers behind it.
+    pub data: SupportingData,
+    /// What to change.
+    pub modifications: Vec<Modification>,
+}
+
+impl Suggestion {
+    /// The suggestion as a proposal that waits for a decision.
+    pub fn proposal(self, at: Timestamp, settings: &Settings) -> Proposal {
+        let Self { agent, task_type, kind, variant, reasoning, confidence, data, modifications } = self;
+        let key = format!("{agent}\u{1f}{task_type}\u{1f}{}\u{1f}{variant}\u{1f}{at}", kind.as_str());
+        let lasts = SignedDuration::from_hours(24 * settings.propose.expire_days);
+        Proposal {
+            proposal_id: dated_id("prop", &key, at),
+            timestamp: at,
+            agent_name: agent,
+            task_type,
+            proposal_type: kind,
+            variant,
+            reasoning,
+            confidence,
+            supporting_data: data,
             recommended_modifications: modifications,
             proposed_by: PROPOSER.to_owned(),
             expires_at: at.checked_add(lasts).unwrap_or(at),

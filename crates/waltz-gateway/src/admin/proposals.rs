@@ -87,6 +87,21 @@ impl Desk<'_> {
         self.propose(since).await
     }
 
+    /// Puts what somebody suggests into the queue; not where the same change waits already, or was decided on.
+    pub async fn suggest(&self, proposal: &Proposal) -> Result<bool, Error> {
+        let same = |known: &Proposal| {
+            (&known.agent_name, &known.task_type) == (&proposal.agent_name, &proposal.task_type)
+                && (known.proposal_type, &known.variant) == (proposal.proposal_type, &proposal.variant)
+        };
+        let is_known =
+            |known: &Proposal| known.proposal_id == proposal.proposal_id || (is_open(known) && same(known));
+        if self.proposals(None).await?.iter().any(is_known) {
+            return Ok(false);
+        }
+        let proposals = vec![ProposalStored { version: 0, proposal: proposal.clone() }];
+        Ok(self.store.change_rollout(&RolloutChange { proposals, ..RolloutChange::default() }).await?)
+    }
+
     /// Closes what waited for too long.
     pub async fn expire(&self) -> Result<usize, Error> {
         let mut expired = 0;

@@ -1,5 +1,7 @@
 //! `waltz variants`.
 
+mod evolve;
+mod lookback;
 mod text;
 
 use std::io::Read as _;
@@ -47,6 +49,13 @@ pub(crate) struct Who {
     /// The folder of the database and the journal.
     #[arg(long, global = true, value_name = "DIR")]
     data: Option<PathBuf>,
+}
+
+impl Who {
+    /// Where the configuration is.
+    fn options(&self) -> ConfigOptions {
+        ConfigOptions { config: self.config.clone(), data: self.data.clone() }
+    }
 }
 
 /// The agent and the kind of task.
@@ -144,6 +153,8 @@ enum Action {
     },
     /// Propose what the numbers suggest.
     Propose,
+    Evolve(Box<evolve::Evolve>),
+    Lookback(lookback::Lookback),
     /// Approve a proposal, and do what it says.
     Approve {
         /// The proposal.
@@ -191,7 +202,7 @@ pub(crate) struct Office {
 impl Office {
     /// Opens the database that the configuration names.
     pub(crate) async fn open(who: &Who) -> Result<Self, Exit> {
-        let options = ConfigOptions { config: who.config.clone(), data: who.data.clone() };
+        let options = who.options();
         let store = data::settings(&options)?;
         let (settings, agents) = configured_part(&options.sources(), |check, loaded| {
             let agents = loaded.raw.agents.iter().map(|agent| {
@@ -245,9 +256,14 @@ pub(crate) fn refused(error: waltz_gateway::admin::Error) -> Exit {
 
 impl Variants {
     pub(crate) fn run(self) -> Result<(), Exit> {
+        let action = match self.action {
+            Action::Evolve(evolve) => return evolve.run(&self.who),
+            Action::Lookback(lookback) => return lookback.run(self.who.json),
+            action => action,
+        };
         runtime()?.block_on(async {
             let office = Office::open(&self.who).await?;
-            let done = act(&office.desk(), self.action, self.who.json).await;
+            let done = act(&office.desk(), action, self.who.json).await;
             office.close().await.context("cannot close the store")?;
             done
         })

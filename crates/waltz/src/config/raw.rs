@@ -150,7 +150,8 @@ pub(crate) struct Switches {
     pub(crate) safety_threshold: f64,
     /// Refuse what fails the benchmark gate (`WALTZRL_BLOCK_ON_FAILURE`).
     pub(crate) block_on_failure: bool,
-    /// Run the benchmark gate before a promotion (`ENABLE_WALTZRL_SAFETY_BENCHMARKS`).
+    /// Run the benchmark gate before a promotion (`ENABLE_WALTZRL_SAFETY_BENCHMARKS`). Without it no variant is applied
+    /// without a person.
     pub(crate) safety_benchmarks: bool,
     /// Capture reasoning traces for training (`ENABLE_TIER3_CAPTURE`).
     pub(crate) tier3_capture: bool,

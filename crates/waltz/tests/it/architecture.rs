@@ -19,7 +19,10 @@ const MAP: [(&str, &[&str]); 11] = [
         "waltz-gateway",
         &["waltz-exchange", "waltz-screen", "waltz-store", "waltz-route", "waltz-rollout", "waltz-coach"],
     ),
-    ("waltz-train", &["waltz-exchange", "waltz-screen", "waltz-model", "waltz-store", "waltz-coach"]),
+    (
+        "waltz-train",
+        &["waltz-exchange", "waltz-screen", "waltz-model", "waltz-store", "waltz-rollout", "waltz-coach"],
+    ),
     (
         "waltz",
         &[

@@ -16,6 +16,7 @@ mod crash;
 #[path = "../../../waltz-store/tests/disk/mod.rs"]
 mod disk;
 mod eval;
+mod evolve;
 mod fuzz;
 mod h2_faults;
 mod harness;

@@ -99,7 +99,8 @@ fn settings(raw: &RawConfig) -> Settings {
             linucb_alpha: variants.linucb_alpha,
         },
         decide: DecideSettings {
-            auto_apply: variants.auto_apply,
+            // Without the benchmark every promotion is a person's.
+            auto_apply: variants.auto_apply && raw.waltz.safety_benchmarks,
             auto_apply_q: variants.auto_apply_q.unwrap_or(usual.auto_apply_q),
             auto_apply_visits: variants.auto_apply_visits.unwrap_or(usual.auto_apply_visits),
             auto_apply_e: variants.auto_apply_e,
@@ -164,6 +165,8 @@ mod tests {
         assert_eq!(Some(cautious.rollout), Settings::profile("cautious"));
         let (own, _) = read("[variants]\nprofile = \"cautious\"\nauto_apply_q = 0.8\n", &[]);
         assert_eq!((own.rollout.decide.auto_apply_q, own.rollout.decide.auto_apply_visits), (0.8, 20));
+        let unmeasured = read("waltz.safety_benchmarks = false\nvariants.auto_apply = true", &[]).0;
+        assert!(!unmeasured.rollout.decide.auto_apply && own.rollout.decide.auto_apply);
     }
 
     #[test]
