@@ -119,7 +119,7 @@ mod tests {
             "",
             "How do I grow tomatoes?",
             "sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
-            "key AKIAIOSFODNN7EXAMPLEwJalrXUtnFEMIK7MDENG",
+            "key Zk93hQw0Lr7TtVb2Xc8Nn4Mm6Pp1Ss5Dd0Gg",
             "aVeryLongIdentifierThatNobodyEncodedAtAll_andAnotherOne",
             "----------------------------------------",
         ] {
