@@ -28,10 +28,19 @@ pub struct ConversationAgent {
     pub targets: Vec<Target>,
     /// Instructions that go before the conversation.
     pub system_prompt: Option<String>,
+    /// Parameters that take the place of the request's, such as `temperature`.
+    pub parameters: Map<String, Value>,
     /// Ask for the JSON form in which an agent assesses its own answer.
     pub self_assess: bool,
     /// The kind of task it does when a request does not say.
     pub task_type: Option<String>,
+}
+
+impl ConversationAgent {
+    /// Whether requests go to it as they came.
+    pub fn changes_nothing(&self) -> bool {
+        self.system_prompt.is_none() && self.parameters.is_empty()
+    }
 }
 
 /// A shared agent.
@@ -64,9 +73,7 @@ const DROPPED: &str = "Your last revision was worse than the answer before it an
 pub fn draft_request(agent: &ConversationAgent, request: &ChatRequest) -> ChatRequest {
     let mut draft = request.clone();
     draft.remove("moderation");
-    if let Some(prompt) = &agent.system_prompt {
-        put_first(&mut draft, prompt);
-    }
+    set_up(agent, &mut draft);
     if asks_for_assessment(agent, request) {
         draft.push_message(json!({"role": "system", "content": ASSESS}));
         draft.set("stream", json!(false));
@@ -91,6 +98,11 @@ pub fn self_check_request(agent: &ConversationAgent, request: &ChatRequest, draf
     check.push_message(json!({"role": "assistant", "content": draft}));
     check.push_message(json!({"role": "user", "content": SELF_CHECK}));
     check
+}
+
+/// The request for an answer that nobody sees: one plain, unstreamed answer.
+pub fn shadow_request(agent: &ConversationAgent, request: &ChatRequest) -> ChatRequest {
+    single(agent, request)
 }
 
 /// The request for a revision: the conversation, every earlier round, and the advice. `dropped` says
@@ -226,10 +238,18 @@ fn single(agent: &ConversationAgent, request: &ChatRequest) -> ChatRequest {
     for field in ["moderation", "stream", "stream_options", "n"] {
         plain.remove(field);
     }
-    if let Some(prompt) = &agent.system_prompt {
-        put_first(&mut plain, prompt);
-    }
+    set_up(agent, &mut plain);
     plain
+}
+
+/// Puts the agent's own prompt and parameters into a request.
+fn set_up(agent: &ConversationAgent, request: &mut ChatRequest) {
+    if let Some(prompt) = &agent.system_prompt {
+        put_first(request, prompt);
+    }
+    for (name, value) in &agent.parameters {
+        request.set(name, value.clone());
+    }
 }
 
 fn put_first(request: &mut ChatRequest, prompt: &str) {

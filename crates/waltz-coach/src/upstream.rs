@@ -8,6 +8,8 @@ mod address;
 mod body;
 mod budget;
 mod fallback;
+mod hook;
+mod tls;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,8 +21,10 @@ pub use body::{Body, parse_answer, seconds_now};
 pub use budget::RetryBudget;
 use bytes::Bytes;
 pub use fallback::{Course, post_with_fallback};
+pub use hook::Hook;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use secrecy::{ExposeSecret, SecretString};
+pub use tls::install_tls;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use waltz_model::AgentAdapters;
 
@@ -379,11 +383,6 @@ fn headers(settings: &UpstreamSettings) -> Result<HeaderMap, SetupError> {
         headers.insert(name, value);
     }
     Ok(headers)
-}
-
-/// Chooses the cryptography of the process. The first call wins; later ones find it done.
-pub fn install_tls() {
-    rustls::crypto::ring::default_provider().install_default().ok();
 }
 
 fn retry_after_ms(headers: &HeaderMap) -> Option<u64> {

@@ -37,9 +37,38 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
     sha256(bytes).iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
+/// HMAC-SHA-256 (RFC 2104) as 64 hex digits.
+pub fn hmac_sha256_hex(key: &[u8], message: &[u8]) -> String {
+    const BLOCK: usize = 64;
+    let mut padded = [0; BLOCK];
+    if key.len() > BLOCK {
+        padded[..32].copy_from_slice(&sha256(key));
+    } else {
+        padded[..key.len()].copy_from_slice(key);
+    }
+    let with = |pad: u8, rest: &[u8]| {
+        let bytes: Vec<u8> = padded.iter().map(|byte| byte ^ pad).chain(rest.iter().copied()).collect();
+        bytes
+    };
+    let inner = sha256(&with(0x36, message));
+    sha256_hex(&with(0x5c, &inner))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hmac_agrees_with_rfc_4231() {
+        assert_eq!(
+            hmac_sha256_hex(b"Jefe", b"what do ya want for nothing?"),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+        );
+        assert_eq!(
+            hmac_sha256_hex(&[0xaa; 131], b"Test Using Larger Than Block-Size Key - Hash Key First"),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"
+        );
+    }
 
     #[test]
     fn request_hash_is_the_head_of_sha256() {

@@ -50,6 +50,25 @@ pub fn parse_object(text: &[u8]) -> Result<Map<String, Value>, JsonError> {
     }
 }
 
+/// One text for equal values: keys in order, no spaces. Digests are taken over it.
+pub fn canonical(value: &Value) -> String {
+    match value {
+        Value::Object(object) => {
+            let mut keys: Vec<&String> = object.keys().collect();
+            keys.sort();
+            let members: Vec<String> = keys
+                .into_iter()
+                .map(|key| format!("{}:{}", Value::from(key.as_str()), canonical(&object[key])))
+                .collect();
+            format!("{{{}}}", members.join(","))
+        }
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(canonical).collect::<Vec<_>>().join(","))
+        }
+        other => other.to_string(),
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Strict<'a> {
     budget: &'a Cell<usize>,
@@ -135,6 +154,14 @@ mod tests {
             Err(error) => error.to_string(),
             Ok(value) => panic!("accepted as {value}"),
         }
+    }
+
+    #[test]
+    fn equal_values_have_one_canonical_text() {
+        let one = parse(br#"{"b": [1, {"y": 0.5, "x": null}], "a": "\"q\""}"#).unwrap();
+        let other = parse(br#"{"a":"\"q\"","b":[1,{"x":null,"y":0.50}]}"#).unwrap();
+        assert_eq!(canonical(&one), canonical(&other));
+        assert_eq!(canonical(&one), r#"{"a":"\"q\"","b":[1,{"x":null,"y":0.5}]}"#);
     }
 
     #[test]

@@ -12,10 +12,14 @@ pub mod json;
 pub mod openai;
 pub mod outcome;
 pub mod policy;
+pub mod proposal;
 pub mod record;
+pub mod release;
+pub mod rollback;
 pub mod score;
 pub mod sse;
 pub mod trajectory;
+pub mod variant;
 pub mod verdict;
 
 pub use category::Category;

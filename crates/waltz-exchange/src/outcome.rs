@@ -20,7 +20,8 @@ pub struct Outcome {
     /// Stars per candidate, where an answer had several choices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<CandidateRating>,
-    /// A low-cardinality class such as `timeout` when the task failed.
+    /// A low-cardinality class such as `timeout` when the task failed. `infrastructure`, `network`, `rate_limit`,
+    /// `timeout`, `unavailable` and `upstream` blame nobody's answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_class: Option<String>,
     /// How long the task took.
@@ -73,6 +74,17 @@ impl Outcome {
             ));
         }
         mistakes
+    }
+
+    /// Whether the report blames an upstream, the network or waltz itself, and not the answer.
+    pub fn blames_infrastructure(&self) -> bool {
+        const CLASSES: [&str; 6] =
+            ["infrastructure", "network", "rate_limit", "timeout", "unavailable", "upstream"];
+        self.success != Some(true)
+            && self
+                .error_class
+                .as_deref()
+                .is_some_and(|class| CLASSES.contains(&class.to_ascii_lowercase().as_str()))
     }
 
     /// The rating rescaled to 0..=1, or 0 when none was given, as the shaped score wants it.

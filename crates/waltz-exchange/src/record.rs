@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::variant::{Choice, VariantOutcome};
 use crate::{Category, Depth, Embedding, Risk, Verdict};
 
 /// All that was done to answer one request.
@@ -57,6 +58,12 @@ pub struct ExchangeRecord {
     pub model: String,
     /// The agent's variant.
     pub variant: String,
+    /// The variants that could have served, with their chances; `None` where nothing was chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant_choice: Option<Choice>,
+    /// What the judge says came of the variant's answer; `None` where nothing is to be learned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lesson: Option<VariantOutcome>,
     /// The stage that served: 2 only with trained adapters, whatever was asked for.
     pub stage: u8,
     /// The kind of task.

@@ -1,5 +1,6 @@
 //! Endpoints beside the chat path. Each file is one resource.
 
+pub mod admin;
 pub mod embeddings;
 pub mod evaluate;
 pub mod health;

@@ -102,7 +102,7 @@ pub async fn ask(
     let request = &routed.received.request;
     // The `moderation` parameter is ours to answer, unless nothing is judged.
     let ours = routed.depth != Depth::None && request.moderation().is_some();
-    let untouched = routed.agent.system_prompt.is_none() && !assessed && !ours;
+    let untouched = routed.agent.changes_nothing() && !assessed && !ours;
     // Made only where the bytes that came cannot be sent on.
     let outgoing = OnceLock::new();
     let outgoing = || outgoing.get_or_init(|| conversation::draft_request(&routed.agent, request));

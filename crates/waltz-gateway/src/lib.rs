@@ -5,6 +5,7 @@
 
 #![cfg_attr(test, expect(non_snake_case, reason = "fault tests carry the ids of the fault list"))]
 
+pub mod admin;
 pub mod api;
 pub mod auth;
 pub mod client;
@@ -30,6 +31,7 @@ pub mod server;
 pub mod settings;
 pub mod trace;
 mod underway;
+pub mod variants;
 
 pub use live::{Gateway, Live};
 pub use server::serve;

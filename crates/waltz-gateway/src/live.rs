@@ -22,6 +22,7 @@ use crate::idempotency::Answers;
 use crate::metrics::Metrics;
 use crate::recording::Recording;
 use crate::trace::Traces;
+use crate::variants::Variants;
 
 /// Everything that one configuration made; swapped atomically on reload, so that a request sees one
 /// configuration from beginning to end.
@@ -65,6 +66,8 @@ pub struct Gateway {
     pub outdated: AtomicBool,
     /// Answers of requests with an idempotency key.
     pub answers: Answers,
+    /// Which variant of an agent serves.
+    pub variants: Variants,
     /// What `/metrics` tells.
     pub metrics: Metrics,
     /// Where spans go; `None` while nothing is exported.
@@ -93,6 +96,7 @@ impl Gateway {
             recording: Recording::default(),
             outdated: AtomicBool::new(false),
             answers: Answers::default(),
+            variants: Variants::default(),
             metrics: Metrics::new(Timestamp::now()),
             traces,
         })
@@ -136,6 +140,7 @@ impl Live {
             variant: "default".to_owned(),
             targets,
             system_prompt: None,
+            parameters: serde_json::Map::new(),
             self_assess: false,
             task_type: None,
         }))

@@ -20,6 +20,7 @@ use crate::receive::{Incoming, receive};
 use crate::record::{Recorded, record, record_stop, unrecordable};
 use crate::respond::{Responded, respond};
 use crate::route::route;
+use crate::variants::shadow::Shadow;
 
 /// The end of an exchange before its answer.
 #[derive(Debug)]
@@ -54,8 +55,15 @@ impl Stop {
 /// Answers one chat request. Runs on its own task, to its end, whether the client waits or not.
 pub async fn run(gateway: Arc<Gateway>, live: Arc<Live>, incoming: Incoming, mut client: Client) -> Recorded {
     let began = incoming.began;
-    match answer(&gateway, &live, incoming, &mut client).await {
-        Ok(responded) => record(responded, &gateway, &live, &mut client).await,
+    let mut shadow = None;
+    match answer(&gateway, &live, incoming, &mut client, &mut shadow).await {
+        Ok(responded) => {
+            let recorded = record(responded, &gateway, &live, &mut client).await;
+            if let Some(shadow) = shadow {
+                shadow.begin(&gateway);
+            }
+            recorded
+        }
         Err(stop) => record_stop(stop, began, &gateway, &live, &mut client).await,
     }
 }
@@ -65,12 +73,14 @@ async fn answer(
     live: &Arc<Live>,
     incoming: Incoming,
     client: &mut Client,
+    shadow: &mut Option<Shadow>,
 ) -> Result<Responded, Stop> {
     let received = receive(incoming)?;
     if let Some(error) = unrecordable(gateway, live) {
         return Err(Stop::new(received.record, Decision::Failed, error));
     }
-    let routed = route(received, Arc::clone(live)).await?;
+    let routed = route(received, Arc::clone(live), &gateway.variants).await?;
+    *shadow = Shadow::of(&routed);
     client.restore_from(&routed.vault, routed.received.request.wants_json());
     let drafted = draft(routed, client).await?;
     let judged = feedback(drafted, client).await?;

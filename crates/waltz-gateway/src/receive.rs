@@ -54,6 +54,8 @@ pub struct Received {
     pub raw: Option<Bytes>,
     /// What the client wants beyond the OpenAI form.
     pub wishes: Wishes,
+    /// Whoever must always meet the same variant, where the client named a session or an end user.
+    pub unit: Option<String>,
     /// When it came.
     pub began: Instant,
     /// The record so far.
@@ -89,6 +91,7 @@ pub fn receive(incoming: Incoming) -> Result<Received, Stop> {
         Ok(parsed) => parsed,
         Err(error) => return Err(Stop::new(record, Decision::Invalid, error)),
     };
+    let unit = session.as_deref().or_else(|| request.subject()).map(str::to_owned);
     if let Some(session) = session {
         record.session_id = session;
     }
@@ -99,7 +102,18 @@ pub fn receive(incoming: Incoming) -> Result<Received, Stop> {
     record.context = context(&request);
     // Bytes in another form than the upstream's cannot be sent on as they are.
     let raw = (path != MESSAGES).then_some(body);
-    Ok(Received { request, raw, wishes, began, record })
+    Ok(Received { request, raw, wishes, unit, began, record })
+}
+
+impl Received {
+    /// Whoever must always meet the same variant; where the client does not say, whoever begins with the same words.
+    pub fn unit(&self) -> String {
+        self.unit.clone().unwrap_or_else(|| {
+            let first = self.request.messages().iter().find(|message| message["role"] == "user");
+            let words = first.unwrap_or(&Value::Null).to_string();
+            format!("{}\u{1f}{}", self.record.tenant, id::sha256_hex(words.as_bytes()))
+        })
+    }
 }
 
 impl Incoming {
@@ -142,6 +156,8 @@ pub fn blank_record(id: String, tenant: String, path: &str, at: Timestamp) -> Ex
         run: None,
         model: String::new(),
         variant: String::new(),
+        variant_choice: None,
+        lesson: None,
         stage: 1,
         task_type: String::new(),
         depth: Depth::None,

@@ -16,6 +16,7 @@ use crate::pipeline::Stop;
 use crate::reply;
 use crate::respond::{Responded, Terminal, common_headers};
 use crate::settings::{RecordText, Settings};
+use crate::variants::lesson;
 
 /// An exchange that is over.
 #[derive(Debug)]
@@ -118,6 +119,7 @@ fn append(
 ) -> Result<(), ApiError> {
     record.duration_ms = began.elapsed().as_secs_f64() * 1e3;
     record.overhead_ms = began.elapsed().saturating_sub(waited).as_secs_f64() * 1e3;
+    record.lesson = lesson::served(&record);
     // Nothing is masked or written twice, and nothing leaves before it is masked.
     record.choices.iter_mut().for_each(ChoiceRecord::omit_repeated);
     apply_text_policy(&mut record, &live.settings);

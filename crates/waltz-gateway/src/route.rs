@@ -20,6 +20,7 @@ use crate::personal::{self, Treated};
 use crate::pipeline::Stop;
 use crate::receive::{Received, Wishes};
 use crate::settings::{InputPolicy, OnFailure, StreamPolicy};
+use crate::variants::{Served, Variants, lesson};
 
 /// A request with its agent and its reading.
 pub struct Routed {
@@ -39,12 +40,13 @@ pub struct Routed {
     pub release: Release,
     /// The values that were taken out of the request, to be put back into the answer.
     pub vault: Arc<Vault>,
+    /// The candidate of a release that answers too, and nobody sees it.
+    pub shadow: Option<SharedAgent>,
 }
 
 /// Chooses the agent and reads the request.
-pub async fn route(mut received: Received, live: Arc<Live>) -> Result<Routed, Stop> {
-    let record = &mut received.record;
-    record.stage = live.settings.stage;
+pub async fn route(mut received: Received, live: Arc<Live>, variants: &Variants) -> Result<Routed, Stop> {
+    received.record.stage = live.settings.stage;
     let policy = &live.settings.policy;
     let asked_type = received.wishes.task_type.as_deref().or_else(|| received.request.metadata("task_type"));
     let found = match who_answers(&received.request, &received.wishes, asked_type, &live) {
@@ -52,21 +54,41 @@ pub async fn route(mut received: Received, live: Arc<Live>) -> Result<Routed, St
         Err(error) => return Err(Stop::new(received.record, Decision::Invalid, error)),
     };
     let Found { agent, reason, named } = found;
+    // Whoever names an agent means its kind of task. A rule does not: it must not make a request less than it was.
+    let own_type = agent.task_type.as_deref().filter(|_| named);
+    let task_type = asked_type.or(own_type).unwrap_or(&policy.default_task_type).to_owned();
+    let context = lesson::context(&received.record.user_request);
+    let served = variants.serve(&agent, &task_type, || received.unit(), &context, &live);
+    let record = &mut received.record;
+    let (agent, shadow) = match served {
+        Some(Served { agent, choice, shadow }) => {
+            record.variant_choice = Some(choice);
+            (agent, shadow)
+        }
+        None => (agent, None),
+    };
     record.agent.clone_from(&agent.name);
     record.variant.clone_from(&agent.variant);
     // A task of a run brings its plan's reason.
     record.route_reason = record.route_reason.take().or(reason);
-    // Whoever names an agent means its kind of task. A rule does not: it must not make a request less than it was.
-    let own_type = agent.task_type.as_deref().filter(|_| named);
-    let task_type = asked_type.or(own_type).unwrap_or(&policy.default_task_type);
-    task_type.clone_into(&mut record.task_type);
-    let depth = live.settings.depth(&record.endpoint, task_type);
+    record.task_type.clone_from(&task_type);
+    let depth = live.settings.depth(&record.endpoint, &task_type);
     record.depth = depth;
     if depth == Depth::None {
         let reading = RequestReading::default();
         let release = Release::Unread;
         let (received, vault) = treat(received, &live)?;
-        return Ok(Routed { received, live, agent, reading, depth, may_change: false, release, vault });
+        return Ok(Routed {
+            received,
+            live,
+            agent,
+            reading,
+            depth,
+            may_change: false,
+            release,
+            vault,
+            shadow: None,
+        });
     }
     let began = Instant::now();
     let reading = live.judge().read_request(&received.request).await;
@@ -84,7 +106,7 @@ pub async fn route(mut received: Received, live: Arc<Live>) -> Result<Routed, St
     let release =
         if may_change { release(&received, &live, &agent, depth, reading.risk) } else { Release::Unread };
     let (received, vault) = treat(received, &live)?;
-    Ok(Routed { received, live, agent, reading, depth, may_change, release, vault })
+    Ok(Routed { received, live, agent, reading, depth, may_change, release, vault, shadow })
 }
 
 /// The agent of a request.

@@ -22,7 +22,9 @@ use waltz_exchange::id;
 use waltz_exchange::openai::{ApiError, Retry};
 
 use crate::api::run::RUN;
-use crate::api::{embeddings, evaluate, health, metrics, models, moderations, outcomes, plan, run, sessions};
+use crate::api::{
+    admin, embeddings, evaluate, health, metrics, models, moderations, outcomes, plan, run, sessions,
+};
 use crate::auth::{Caller, authenticate};
 use crate::client::Client;
 use crate::dialect::{Dialect, MESSAGES};
@@ -63,6 +65,7 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/waltz/v1/sessions", get(list_sessions))
         .route("/waltz/v1/sessions/{id}", get(show_session))
         .route("/waltz/v1/outcomes", post(report_outcome))
+        .merge(admin::routes())
         .route("/healthz", get(async || health::live()))
         .route("/readyz", get(async |State(gateway): Shared| health::ready(&gateway)))
         .route(
@@ -273,7 +276,7 @@ fn reply_error(path: &str, error: &ApiError) -> Response {
 }
 
 /// Reads a body up to the limit. A body that is too large by its own announcement is not read at all.
-async fn read_body(admitted: &Admitted, mut body: Body) -> Result<Bytes, ApiError> {
+pub(crate) async fn read_body(admitted: &Admitted, mut body: Body) -> Result<Bytes, ApiError> {
     let limit = admitted.live.settings.max_body_bytes;
     let word = |name| admitted.headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     if word(CONTENT_ENCODING).is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")) {

@@ -2,9 +2,11 @@
 //! configuration and swaps them in whole.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use waltz_coach::rounds::CoachSettings;
+use waltz_coach::upstream::Hook;
 use waltz_exchange::{Depth, Risk, policy};
 
 use crate::api::run::RUN;
@@ -55,6 +57,32 @@ pub struct Settings {
     pub record_required: bool,
     /// The limits of runs.
     pub run: RunLimits,
+    /// Which variants serve, and when that changes.
+    pub variants: VariantSettings,
+}
+
+/// Which variants serve, and when that changes.
+#[derive(Clone, Debug)]
+pub struct VariantSettings {
+    /// The thresholds.
+    pub rollout: waltz_rollout::Settings,
+    /// The most traffic in percent that the candidate of a release may get.
+    pub traffic_cap: u8,
+    /// Whoever proposed a change may approve it.
+    pub allow_self_approval: bool,
+    /// Who is told of rollbacks.
+    pub webhooks: Vec<Arc<Hook>>,
+}
+
+impl Default for VariantSettings {
+    fn default() -> Self {
+        Self {
+            rollout: waltz_rollout::Settings::default(),
+            traffic_cap: 100,
+            allow_self_approval: false,
+            webhooks: Vec::new(),
+        }
+    }
 }
 
 /// The limits of runs.
@@ -211,6 +239,7 @@ impl Default for Settings {
             record_text: RecordText::Masked,
             record_required: true,
             run: RunLimits::default(),
+            variants: VariantSettings::default(),
         }
     }
 }

@@ -5,6 +5,7 @@
 //! their own in the same form through [`Rules`]. Personal data and secrets are found by [`find_pii`].
 //! Level 1 is [`linear`].
 
+mod encoded;
 mod error;
 mod family;
 mod finding;
@@ -22,6 +23,7 @@ mod trie;
 mod window;
 mod words;
 
+pub use encoded::{Hidden, decoded};
 pub use error::{Error, RuleMistake, WeightsError};
 pub use family::FamilyInfo;
 pub use finding::{Finding, Kind, Reading, Side};

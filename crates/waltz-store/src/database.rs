@@ -16,9 +16,9 @@ use crate::sql::{Readers, Transaction};
 use crate::{Database, Error, Settings};
 
 /// How long one commit may take on a server that can go silent; then its connection is given up.
-const COMMIT_LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const COMMIT_LIMIT: Duration = Duration::from_secs(60);
 
-/// The one connection that writes. The drain owns it.
+/// A connection that writes. The drain owns one; another is for what people and lessons change.
 pub(crate) enum Writer {
     Sqlite(SqlitePool),
     Postgres(Box<postgres::Link>),
@@ -41,6 +41,17 @@ impl Writer {
         };
         migrate::migrate(&mut writer, migrations, &name).await?;
         Ok(writer)
+    }
+
+    /// Opens a further connection that writes, to a database that is there and has the schema of this program.
+    pub(crate) async fn beside(settings: &Settings) -> Result<Self, Error> {
+        match &settings.database {
+            Database::Sqlite => sqlite::open_beside(settings).await.map(Self::Sqlite),
+            Database::Postgres { url } => {
+                let link = postgres::Link::open(url, None, settings.start_limit).await?;
+                Ok(Self::Postgres(Box::new(link)))
+            }
+        }
     }
 
     /// Begins a transaction, on a new connection where the last one was given up.

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use waltz_exchange::variant::Lesson;
 use waltz_exchange::{ExchangeRecord, Outcome};
 
 /// One thing to keep.
@@ -21,7 +22,12 @@ pub enum Entry {
         received_at: Timestamp,
         /// The key of the report; a second one with the same id is ignored.
         id: String,
+        /// What the report teaches about the variant that answered.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lesson: Option<Box<Lesson>>,
     },
+    /// What an answer that nobody saw teaches.
+    Lesson(Box<Lesson>),
 }
 
 /// What an ordinary entry has beside its texts.

@@ -30,6 +30,8 @@ static INSERT_EXCHANGES: LazyLock<ManyRows> =
 static UPSERT_SESSIONS: LazyLock<ManyRows> = LazyLock::new(|| ManyRows::new(each!("upsert_sessions")));
 static INSERT_EVALUATIONS: LazyLock<ManyRows> =
     LazyLock::new(|| ManyRows::new(Statement::both(include_str!("../sql/insert_evaluations.sql"))));
+static INSERT_LESSONS: LazyLock<ManyRows> =
+    LazyLock::new(|| ManyRows::new(Statement::both(include_str!("../sql/insert_lessons.sql"))));
 const INSERT_OUTCOME: Statement = Statement::both(include_str!("../sql/insert_outcome.sql"));
 // The next three are kept per gateway in PostgreSQL.
 const INSERT_REJECTED: Statement = each!("insert_rejected");
@@ -133,14 +135,25 @@ async fn insert(
     instance: &str,
 ) -> Result<(), sqlx::Error> {
     let mut exchanges = Vec::new();
+    let mut lessons = Vec::new();
     for prepared in batch {
         match prepared {
             Prepared::Exchange(rows) => exchanges.push(&**rows),
-            Prepared::Outcome(row) => insert_outcome(transaction, row).await?,
+            Prepared::Outcome(row) => {
+                insert_outcome(transaction, row).await?;
+                lessons.extend(&row.lesson);
+            }
+            Prepared::Lesson(row) => lessons.push(row),
             Prepared::Rejected(row) => insert_rejected(transaction, row, instance).await?,
         }
     }
-    if exchanges.is_empty() { Ok(()) } else { insert_exchanges(transaction, &exchanges).await }
+    if !exchanges.is_empty() {
+        insert_exchanges(transaction, &exchanges).await?;
+        lessons.extend(exchanges.iter().filter_map(|rows| rows.lesson.as_ref()));
+    }
+    // What is known by its exchange and kind is let be.
+    let rows: Vec<_> = lessons.iter().map(|row| row.values()).collect();
+    INSERT_LESSONS.run(transaction, &rows).await.map(|_| ())
 }
 
 async fn insert_exchanges(

@@ -19,6 +19,7 @@ mod frame;
 mod ingest;
 mod journal;
 mod lock;
+mod rollout;
 mod rows;
 mod sessions;
 mod settings;
@@ -33,6 +34,10 @@ pub use error::Error;
 pub use evaluations::{EvaluationFilter, SafetyEvaluation, TextKind, VerdictFilter};
 pub use export::{Format, Namespace};
 pub use journal::{Recovered, recover};
+pub use rollout::{
+    BoardKey, BoardStored, EventStored, LearnedLesson, LessonStored, ProposalStored, RollbackReview,
+    RollbackStored, RolloutChange, RolloutState,
+};
 pub use sessions::{ExchangeDetail, OutcomeRecord, SessionDetail, SessionFilter, SessionSummary};
 pub use settings::{Database, MAX_ENTRY_BYTES, Settings, Sync};
 pub use stats::{CategoryCount, DecisionCount, Rate, Stats};

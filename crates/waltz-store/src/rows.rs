@@ -2,6 +2,7 @@
 //! transaction holds only statements.
 
 mod evaluation;
+mod lesson;
 mod session;
 
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use waltz_exchange::record::{ChoiceRecord, RoundRecord};
 use waltz_exchange::score::shaped_score;
+use waltz_exchange::variant::{Lesson, LessonKind};
 use waltz_exchange::{Embedding, ExchangeRecord, VerdictState};
 
 use crate::Entry;
@@ -17,6 +19,8 @@ use crate::journal::Position;
 use crate::sql::Value;
 pub(crate) use evaluation::EvaluationRow;
 use evaluation::evaluation_rows;
+pub(crate) use lesson::LessonRow;
+use lesson::lesson_row;
 pub(crate) use session::SessionRow;
 use session::session_row;
 
@@ -27,6 +31,8 @@ pub(crate) enum Prepared {
     Exchange(Box<ExchangeRows>),
     /// A report on a reply.
     Outcome(OutcomeRow),
+    /// What an answer that nobody saw teaches.
+    Lesson(LessonRow),
     /// An entry that cannot be stored as what it is.
     Rejected(RejectedRow),
 }
@@ -45,6 +51,8 @@ pub(crate) struct ExchangeRows {
     pub(crate) evaluations: Vec<EvaluationRow>,
     /// One per choice whose coaching ended well.
     pub(crate) past: Vec<PastRow>,
+    /// What it teaches about the variant that answered.
+    pub(crate) lesson: Option<LessonRow>,
 }
 
 /// Sums over the choices of an exchange, so that statistics need no record.
@@ -85,6 +93,7 @@ pub(crate) struct OutcomeRow {
     pub(crate) success: Option<bool>,
     pub(crate) rating: Option<i64>,
     pub(crate) json: String,
+    pub(crate) lesson: Option<LessonRow>,
 }
 
 /// An entry that cannot be stored as what it is.
@@ -123,9 +132,11 @@ fn read(payload: &Bytes) -> Result<Prepared, serde_json::Error> {
             let text = serde_json::to_vec(&record)?;
             exchange_rows(record, text.into()).map(|rows| Prepared::Exchange(Box::new(rows)))
         }
-        Entry::Outcome { outcome, tenant, received_at, id } => {
+        Entry::Lesson(lesson) => lesson_row(&lesson).map(Prepared::Lesson),
+        Entry::Outcome { outcome, tenant, received_at, id, lesson } => {
             refuse_nul([&id, &tenant, &outcome.response_id])?;
             Ok(Prepared::Outcome(OutcomeRow {
+                lesson: lesson.as_deref().map(lesson_row).transpose()?,
                 id,
                 tenant,
                 json: serde_json::to_string(&outcome)?,
@@ -182,7 +193,17 @@ fn exchange_rows(
     refuse_nul(given.into_iter().chain(optional.into_iter().flatten()).chain(model))?;
     let sums = sums(&record);
     let past = record.choices.iter().filter_map(|choice| past_row(&record, choice, embedding.as_ref()));
+    let lesson = record.lesson.clone().map(|outcome| Lesson {
+        exchange_id: record.id.clone(),
+        kind: LessonKind::Served,
+        tenant: record.tenant.clone(),
+        agent: record.agent.clone(),
+        task_type: record.task_type.clone(),
+        at: record.started_at,
+        outcome,
+    });
     Ok(ExchangeRows {
+        lesson: lesson.as_ref().map(lesson_row).transpose()?,
         session: session_row(&record, sums),
         evaluations: evaluation_rows(&record)?,
         past: past.collect(),

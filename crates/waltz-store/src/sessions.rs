@@ -12,7 +12,7 @@ const SESSIONS_OF_TENANT: Statement = Statement::both(include_str!("../sql/sessi
 const SESSIONS_OF_ALL: Statement = Statement::both(include_str!("../sql/sessions_of_all.sql"));
 const SESSION: Statement = Statement::both(include_str!("../sql/session.sql"));
 const SESSION_EXCHANGES: Statement = Statement::both(include_str!("../sql/session_exchanges.sql"));
-const TENANT_OF_RESPONSE: Statement = Statement::both(include_str!("../sql/tenant_of_response.sql"));
+const EXCHANGE_OF_RESPONSE: Statement = Statement::both(include_str!("../sql/exchange_of_response.sql"));
 const OUTCOMES: Statement = Statement::both(include_str!("../sql/outcomes_of_response.sql"));
 
 /// The most exchanges of one session that are read at once, newest kept.
@@ -150,30 +150,24 @@ impl Store {
         Ok(Some(SessionDetail { summary, exchanges }))
     }
 
-    /// The tenant that got the answer of that id, which is `tenant` where one is given; none when no such answer
-    /// is in the database.
-    pub async fn tenant_of_response(
+    /// The exchange whose answer has that id, of `tenant` where one is given; none when no such answer is in the
+    /// database.
+    pub async fn exchange_of_response(
         &self,
         tenant: Option<&str>,
         response_id: &str,
-    ) -> Result<Option<String>, Error> {
+    ) -> Result<Option<ExchangeRecord>, Error> {
         let operation = "look for a response";
-        self.readers
-            .fetch_optional(TENANT_OF_RESPONSE, &[response_id.into(), tenant.into()])
-            .await
-            .map_err(Error::database(operation))?
-            .map(|row| row.try_get("tenant").map_err(Error::database(operation)))
-            .transpose()
+        let found =
+            self.readers.fetch_optional(EXCHANGE_OF_RESPONSE, &[response_id.into(), tenant.into()]).await;
+        let Some(row) = found.map_err(Error::database(operation))? else { return Ok(None) };
+        record(&row).map(Some)
     }
 
     async fn exchange_detail(&self, tenant: &str, row: &Row) -> Result<ExchangeDetail, Error> {
         let operation = "read an exchange";
-        let id: String = row.try_get("id").map_err(Error::database(operation))?;
         let response_id: Option<String> = row.try_get("response_id").map_err(Error::database(operation))?;
-        let json: &str = row.try_get("record").map_err(Error::database(operation))?;
-        let mut record: ExchangeRecord =
-            serde_json::from_str(json).map_err(|source| Error::Decode { what: "exchange", id, source })?;
-        record.choices.iter_mut().for_each(ChoiceRecord::restore_repeated);
+        let record = record(row)?;
         let outcomes = match response_id {
             Some(response_id) => self.outcomes(tenant, &response_id).await?,
             None => Vec::new(),
@@ -205,6 +199,17 @@ impl Store {
         }
         Ok(outcomes)
     }
+}
+
+/// Reads a record as a whole.
+fn record(row: &Row) -> Result<ExchangeRecord, Error> {
+    let operation = "read an exchange";
+    let id: String = row.try_get("id").map_err(Error::database(operation))?;
+    let json: &str = row.try_get("record").map_err(Error::database(operation))?;
+    let mut record: ExchangeRecord =
+        serde_json::from_str(json).map_err(|source| Error::Decode { what: "exchange", id, source })?;
+    record.choices.iter_mut().for_each(ChoiceRecord::restore_repeated);
+    Ok(record)
 }
 
 /// A page size as the database wants it.

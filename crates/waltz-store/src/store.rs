@@ -9,7 +9,7 @@ use crate::database::{self, Writer};
 use crate::drain::{Drain, Order};
 use crate::journal::Journal;
 use crate::lock::DataLock;
-use crate::sql::Readers;
+use crate::sql::{Readers, Transaction};
 use crate::{Entry, Error, Settings, ingest};
 
 /// The store of one data folder. Share it in an `Arc`.
@@ -18,8 +18,10 @@ use crate::{Entry, Error, Settings, ingest};
 /// nothing is lost, the rest is drained at the next start.
 pub struct Store {
     pub(crate) readers: Readers,
-    /// `None` in a store that was opened for reading only.
+    /// `None` in a store that was opened for reading only, or beside a gateway.
     writing: Option<Writing>,
+    /// Writes what people and lessons change, beside the drain; `None` in a store that was opened for reading only.
+    pen: Option<tokio::sync::Mutex<Option<Writer>>>,
 }
 
 struct Writing {
@@ -65,6 +67,7 @@ impl Store {
         let mut writer = Writer::open(&settings).await?;
         let stand = ingest::stand(&mut writer).await?;
         let readers = database::open_readers(&settings).await?;
+        let pen = Some(tokio::sync::Mutex::new(Some(Writer::beside(&settings).await?)));
         let drained = stand.drained;
         let (settings, journal) = spawn_blocking(move || {
             let journal = Journal::open(&settings, drained);
@@ -75,7 +78,7 @@ impl Store {
         let journal = Arc::new(journal?);
         let drain = Drain::start(&settings, Arc::clone(&journal), writer, Arc::clone(&lock), &stand);
         let lock = Mutex::new(Some(lock));
-        Ok(Self { readers, writing: Some(Writing { journal, drain, lock }) })
+        Ok(Self { readers, writing: Some(Writing { journal, drain, lock }), pen })
     }
 
     /// Opens the database of a data folder beside a running gateway, for reading only. It takes no
@@ -86,7 +89,15 @@ impl Store {
 
     /// The same for any database. Of the settings only those that speak of the database are used.
     pub async fn open_for_reading(settings: &Settings) -> Result<Self, Error> {
-        Ok(Self { readers: database::open_readers(settings).await?, writing: None })
+        Ok(Self { readers: database::open_readers(settings).await?, writing: None, pen: None })
+    }
+
+    /// Opens a database beside a running gateway, to read it and to change variants, releases and proposals.
+    /// It takes no lock and has no journal; gateways on the database see a change within a second.
+    pub async fn open_beside(settings: &Settings) -> Result<Self, Error> {
+        let readers = database::open_readers(settings).await?;
+        let pen = Some(tokio::sync::Mutex::new(Some(Writer::beside(settings).await?)));
+        Ok(Self { readers, writing: None, pen })
     }
 
     /// Appends an entry to the journal with one write. When it returns `Ok`, no crash of the process
@@ -140,6 +151,30 @@ impl Store {
         })
     }
 
+    /// Runs a transaction on the connection beside the drain's. It is committed if `work` returns true.
+    pub(crate) async fn with_pen(
+        &self,
+        work: impl AsyncFnOnce(&mut Transaction<'_>) -> Result<bool, sqlx::Error>,
+    ) -> Result<bool, Error> {
+        let operation = "change variants";
+        let mut pen = self.pen.as_ref().ok_or(Error::ReadOnly)?.lock().await;
+        let writer = pen.as_mut().ok_or(Error::DrainStopped)?;
+        let attempt = async {
+            let mut transaction = writer.begin().await?;
+            let keep = work(&mut transaction).await.map_err(Error::database(operation))?;
+            let ended = if keep { transaction.commit().await } else { transaction.undo().await };
+            ended.map(|()| keep).map_err(Error::database(operation))
+        };
+        let outcome = tokio::time::timeout(database::COMMIT_LIMIT, attempt).await.unwrap_or_else(|_| {
+            let source = sqlx::Error::Io(std::io::Error::from(std::io::ErrorKind::TimedOut));
+            Err(Error::Database { operation, source })
+        });
+        if outcome.is_err() {
+            writer.give_up_connection().await;
+        }
+        outcome
+    }
+
     fn writing(&self) -> Result<&Writing, Error> {
         self.writing.as_ref().ok_or(Error::ReadOnly)
     }
@@ -147,12 +182,13 @@ impl Store {
     async fn end(&self, order: Order) -> Result<(), Error> {
         let Some(Writing { journal, drain, lock }) = &self.writing else {
             self.readers.close().await;
-            return Ok(());
+            return self.put_pen_down().await;
         };
         journal.close();
         let writer = drain.end(order).await?;
         // Readers go first: a checkpoint cannot pass a snapshot that is still read.
         self.readers.close().await;
+        let pen = self.put_pen_down().await;
         let all_drained = journal.undrained_bytes() == 0;
         let ended = match writer {
             Some(writer) => writer.close(order == Order::Finish).await,
@@ -162,6 +198,14 @@ impl Store {
         if order == Order::Finish && !all_drained {
             return Err(Error::DrainStopped);
         }
-        ended
+        ended.and(pen)
+    }
+
+    async fn put_pen_down(&self) -> Result<(), Error> {
+        let Some(pen) = &self.pen else { return Ok(()) };
+        match pen.lock().await.take() {
+            Some(writer) => writer.close(false).await,
+            None => Ok(()),
+        }
     }
 }

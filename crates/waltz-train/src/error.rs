@@ -103,6 +103,9 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// An evolution cannot begin or go on.
+    #[error("cannot evolve: {0}")]
+    Evolve(String),
     /// The model cannot be trained, or a step cannot be taken.
     #[error(transparent)]
     Model(#[from] waltz_model::Error),

@@ -24,7 +24,7 @@ pub use gate::{Bar, Benchmark, CategoryScore, Evidence, Measured, Outcome};
 pub use instructions::{Checked, Instruction, InstructionReport, compare, instruction_prompts, instructions};
 pub use page::page;
 pub use prompts::{Item, Prompts, Skipped, case_files};
-pub use report::{Group, Price, Report, Subject, SystemReport, report};
+pub use report::{Group, Price, Report, Subject, SystemReport, benchmark, harmful, report};
 pub use run::{End, Folder, Plan, Progress, run};
 pub use scenarios::{Expect, Kind, Scenario, ScenarioReport, scenario_prompts, scenarios};
 pub use scorer::{Calibration, CalibrationFile, Label, Scorer, sha256_of};

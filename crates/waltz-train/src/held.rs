@@ -4,7 +4,10 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use crate::Error;
+use crate::evaluate::Plan;
 
 const LOCK: &str = "lock";
 
@@ -55,6 +58,38 @@ impl Held {
         fs::write(&partial, bytes)
             .and_then(|()| fs::rename(&partial, &path))
             .map_err(|source| Error::Write { path, source })
+    }
+
+    /// Writes down what the run is, or compares it with what is written and names every difference.
+    pub(crate) fn agree(&self, name: &str, plan: &Plan) -> Result<(), Error> {
+        let path = self.path.join(name);
+        let text = serde_json::to_string_pretty(plan).map_err(std::io::Error::from);
+        let text = text.map_err(|source| Error::Write { path: path.clone(), source })?;
+        if !path.exists() {
+            return self.write(name, text.as_bytes());
+        }
+        let before = fs::read(&path).map_err(|source| Error::Read { path, source })?;
+        let before: Plan = serde_json::from_slice(&before)
+            .map_err(|error| self.refuse(&format!("its {name} is damaged: {error}")))?;
+        let mut names: Vec<&String> = before.keys().chain(plan.keys()).collect();
+        names.sort();
+        names.dedup();
+        let shown = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
+        let differs = |name: &&String| before.get(*name) != plan.get(*name);
+        let told: Vec<String> = names
+            .into_iter()
+            .filter(differs)
+            .map(|name| {
+                format!("\n  {name}: {} before, {} now", shown(before.get(name)), shown(plan.get(name)))
+            })
+            .collect();
+        if told.is_empty() {
+            return Ok(());
+        }
+        Err(self.refuse(&format!(
+            "its run began with other settings; choose another folder, or give the same ones{}",
+            told.concat()
+        )))
     }
 
     /// Why the folder cannot be used.

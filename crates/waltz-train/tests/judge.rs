@@ -37,7 +37,7 @@ half = "frames"
 "#;
 
 /// What a short training on the shared data sums up to.
-const SHORT_TRAINING: u64 = 12_302_858_905_833_917_531;
+const SHORT_TRAINING: u64 = 15_372_697_638_257_568_332;
 
 /// Two kinds of rows that differ in their nouns; `first` makes the rows of each source their own.
 fn write_world(folder: &Path, sources: &[(&str, &str, usize)]) {
@@ -188,7 +188,7 @@ fn being_unsure_of_what_says_nothing_costs_no_recall() {
     let settings = Settings { data: &data, sources: &sources, half: Half::A, schedule };
     let measured = measure_all(&LinearJudge::builtin().unwrap(), &split(&settings).unwrap().held);
     for (head, least, most) in
-        [("prompt", 0.034, 0.0015), ("response", 0.042, 0.004), ("refusal", 0.89, 0.17)]
+        [("prompt", 0.034, 0.0015), ("response", 0.12, 0.0065), ("refusal", 0.89, 0.17)]
     {
         let of_head: Vec<_> =
             measured.iter().filter(|one| one.head == head).map(|one| one.measures).collect();

@@ -10,11 +10,13 @@ mod judge;
 mod lines;
 mod mock;
 mod model;
+mod release;
 mod route;
 mod screen;
 mod serve;
 mod stop;
 mod train;
+mod variants;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -43,6 +45,8 @@ enum Command {
     Screen(screen::ScreenFile),
     Eval(eval::Eval),
     Route(route::RouteFile),
+    Variants(variants::Variants),
+    Release(release::Releases),
     /// Show or check the configuration.
     #[command(subcommand)]
     Config(config::Config),
@@ -80,6 +84,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
         Command::Screen(screen) => screen.run(),
         Command::Eval(eval) => eval.run(),
         Command::Route(route) => route.run(),
+        Command::Variants(variants) => variants.run(),
+        Command::Release(releases) => releases.run(),
         Command::Config(config) => config.run(),
         Command::Data(data) => data.run(),
         Command::Model(model) => model.run(),

@@ -10,6 +10,7 @@ fn agent(self_assess: bool) -> ConversationAgent {
         variant: "default".into(),
         targets: Vec::new(),
         system_prompt: Some("Be brief.".into()),
+        parameters: serde_json::Map::new(),
         self_assess,
         task_type: None,
     }

@@ -24,7 +24,7 @@ pub struct RequestReading {
     pub history_harm: f32,
     /// Attempts to steer the model or the judge, wherever they stand.
     pub manipulation: f32,
-    /// The text hides behind look-alike or invisible characters.
+    /// The text hides behind look-alike or invisible characters, an encoding, or an order to translate.
     pub disguised: bool,
     /// An operator's rule says that the request must not go on.
     pub blocks: bool,
@@ -118,6 +118,29 @@ fn read_current_turn(screen: &Screen, asked: &str, reading: &mut RequestReading)
             evidence: Some(finding.span),
             mitigation: templates::for_category(&finding.category).mitigation.to_owned(),
         });
+    }
+    // To translate a harmful text does no harm by itself; the answer to it is worth a closer look.
+    if let Some((order, text)) = asked.split_once(':')
+        && order.to_lowercase().contains("translat")
+    {
+        let seen = screen.read(text, Side::Prompt);
+        reading.disguised |= seen.findings.iter().any(|finding| finding.kind == Kind::Harm);
+    }
+    for hidden in waltz_screen::decoded(asked) {
+        let seen = screen.read(&hidden.text, Side::Prompt);
+        let harmful =
+            seen.findings.iter().filter(|finding| matches!(finding.kind, Kind::Harm | Kind::Privacy));
+        let found: Vec<Issue> = harmful
+            .map(|finding| Issue {
+                category: finding.category.clone(),
+                severity: finding.severity,
+                description: format!("{}, behind an encoding", finding.description),
+                evidence: None,
+                mitigation: templates::for_category(&finding.category).mitigation.to_owned(),
+            })
+            .collect();
+        reading.disguised |= hidden.is_prose || !found.is_empty();
+        reading.issues.extend(found);
     }
     reading.rules = reading.issues.iter().map(|issue| issue.severity).fold(0.0, f32::max);
     reading.issues.extend(reading.firm.iter().cloned());

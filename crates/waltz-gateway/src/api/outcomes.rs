@@ -10,6 +10,7 @@ use waltz_store::Entry;
 use crate::Gateway;
 use crate::auth::Caller;
 use crate::reply;
+use crate::variants::lesson;
 
 /// Records an outcome for an answer that was given to the same tenant.
 pub async fn create(gateway: &Gateway, caller: &Caller, body: &[u8], received_at: Timestamp) -> Response {
@@ -37,8 +38,8 @@ async fn store(
     }
     // A fresh answer may still be on its way from the journal to the database.
     let settled = gateway.settled().await;
-    let tenant = gateway.store.tenant_of_response(caller.scope(), &outcome.response_id).await;
-    let Some(tenant) = tenant.map_err(|error| unavailable(&error))? else {
+    let found = gateway.store.exchange_of_response(caller.scope(), &outcome.response_id).await;
+    let Some(record) = found.map_err(|error| unavailable(&error))? else {
         if !settled {
             return Err(behind());
         }
@@ -55,7 +56,8 @@ async fn store(
         *text = gateway.live.load().settings.personal.stored(text).into_owned();
     }
     let id = id::new_request_id().replacen("req_", "out_", 1);
-    let entry = Entry::Outcome { outcome, tenant, received_at, id: id.clone() };
+    let lesson = lesson::reported(&record, &outcome, received_at);
+    let entry = Entry::Outcome { outcome, tenant: record.tenant, received_at, id: id.clone(), lesson };
     gateway.append(&entry).map_err(|error| unavailable(&error))?;
     Ok(id)
 }

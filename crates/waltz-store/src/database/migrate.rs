@@ -21,6 +21,11 @@ pub(super) const SQLITE: &[Migration] = &[
     Migration { version: 1, name: "initial", sql: include_str!("../../migrations/sqlite/0001_initial.sql") },
     Migration { version: 2, name: "lean", sql: include_str!("../../migrations/sqlite/0002_lean.sql") },
     Migration { version: 3, name: "vectors", sql: include_str!("../../migrations/sqlite/0003_vectors.sql") },
+    Migration {
+        version: 4,
+        name: "variants",
+        sql: include_str!("../../migrations/sqlite/0004_variants.sql"),
+    },
 ];
 
 /// All migrations of PostgreSQL in order.
@@ -35,6 +40,11 @@ pub(super) const POSTGRES: &[Migration] = &[
         version: 3,
         name: "vectors",
         sql: include_str!("../../migrations/postgres/0003_vectors.sql"),
+    },
+    Migration {
+        version: 4,
+        name: "variants",
+        sql: include_str!("../../migrations/postgres/0004_variants.sql"),
     },
 ];
 

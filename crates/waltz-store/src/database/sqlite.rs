@@ -39,6 +39,12 @@ pub(super) async fn open_writer(settings: &Settings) -> Result<SqlitePool, Error
     Ok(pool)
 }
 
+/// Opens a further connection that writes, to a database that is there.
+pub(super) async fn open_beside(settings: &Settings) -> Result<SqlitePool, Error> {
+    let path = path(&settings.data_dir);
+    connect(options(&path, settings), 1, &path).await
+}
+
 /// Opens connections that read.
 pub(super) async fn open_readers(settings: &Settings) -> Result<SqlitePool, Error> {
     let path = path(&settings.data_dir);

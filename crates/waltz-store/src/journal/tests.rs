@@ -20,6 +20,7 @@ fn entry(id: &str) -> Entry {
         tenant: "acme".to_owned(),
         received_at: jiff::Timestamp::UNIX_EPOCH,
         id: id.to_owned(),
+        lesson: None,
     }
 }
 
@@ -30,6 +31,7 @@ fn settings(folder: &Path) -> Settings {
 fn ids(batch: &Batch) -> Vec<String> {
     let id = |payload: &[u8]| match serde_json::from_slice(payload).unwrap() {
         Entry::Outcome { id, .. } => id,
+        Entry::Lesson(lesson) => lesson.exchange_id,
         Entry::Exchange(record) => record.id,
     };
     batch.payloads.iter().map(|(_, payload)| id(payload)).collect()

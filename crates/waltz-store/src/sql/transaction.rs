@@ -54,6 +54,15 @@ impl Transaction<'_> {
         }
     }
 
+    /// Undoes everything now. A transaction that is only dropped is undone when its connection is used again, and keeps
+    /// its locks until then.
+    pub(crate) async fn undo(self) -> Result<(), sqlx::Error> {
+        match self {
+            Self::Sqlite(transaction) => transaction.rollback().await,
+            Self::Postgres(transaction) => transaction.rollback().await,
+        }
+    }
+
     /// Makes everything that was done visible to others.
     pub(crate) async fn commit(self) -> Result<(), sqlx::Error> {
         match self {

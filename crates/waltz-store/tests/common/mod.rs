@@ -111,6 +111,8 @@ pub(crate) fn released(id: &str, tenant: &str, session: &str, seconds: i64, requ
         run: Some(RunTask { id: "req_run".to_owned(), task: "write".to_owned() }),
         model: "small".to_owned(),
         variant: "base".to_owned(),
+        variant_choice: None,
+        lesson: None,
         stage: 1,
         task_type: "user_interaction".to_owned(),
         depth: Depth::Flagged,

@@ -3,6 +3,7 @@
 
 mod alike;
 mod cases;
+mod variants;
 
 use std::fs::File;
 use std::io::BufReader;
@@ -15,47 +16,56 @@ use crate::common::{at, safe};
 use crate::home::{Home, Kind};
 
 macro_rules! conformance {
-    ($($case:ident),* $(,)?) => {
-        conformance!(sqlite, Kind::Sqlite, $($case),*);
-        conformance!(postgres, Kind::Postgres, $($case),*);
+    ($($file:ident { $($case:ident),* $(,)? })*) => {
+        conformance!(sqlite, Kind::Sqlite, $($file { $($case),* })*);
+        conformance!(postgres, Kind::Postgres, $($file { $($case),* })*);
     };
-    ($module:ident, $kind:expr, $($case:ident),*) => {
+    ($module:ident, $kind:expr, $($file:ident { $($case:ident),* })*) => {
         mod $module {
             use super::*;
 
-            $(
+            $($(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $case() {
                     let home = Home::new($kind).await;
                     let store = home.open().await;
-                    cases::$case(&store).await;
+                    $file::$case(&store).await;
                     assert!(store.health().is_good(), "{:?}", store.health());
                     store.close().await.unwrap();
                 }
-            )*
+            )*)*
         }
     };
 }
 
 conformance!(
-    sessions_are_stored_with_everything,
-    evaluations_are_filtered_by_verdict,
-    every_judged_text_has_one_evaluation,
-    trajectories_are_one_per_round,
-    the_same_id_is_stored_once,
-    similar_finds_the_same_request_first,
-    similar_finds_words_and_only_good_coaching,
-    similar_finds_what_means_the_same,
-    similar_takes_any_text,
-    statistics_have_their_counts,
-    tenants_do_not_see_each_other,
-    outcomes_join_their_answer,
-    sessions_are_paged,
-    evaluations_are_paged,
-    json_and_lines_read_back,
-    an_empty_export_is_sound,
-    responses_are_known_per_tenant,
-    awkward_text_survives,
+    cases {
+        sessions_are_stored_with_everything,
+        evaluations_are_filtered_by_verdict,
+        every_judged_text_has_one_evaluation,
+        trajectories_are_one_per_round,
+        the_same_id_is_stored_once,
+        similar_finds_the_same_request_first,
+        similar_finds_words_and_only_good_coaching,
+        similar_finds_what_means_the_same,
+        similar_takes_any_text,
+        statistics_have_their_counts,
+        tenants_do_not_see_each_other,
+        outcomes_join_their_answer,
+        sessions_are_paged,
+        evaluations_are_paged,
+        json_and_lines_read_back,
+        an_empty_export_is_sound,
+        responses_are_known_per_tenant,
+        awkward_text_survives,
+    }
+    variants {
+        lessons_are_kept_once,
+        a_change_of_variants_is_all_or_nothing,
+        of_many_that_change_a_board_one_wins,
+        rollbacks_and_proposals_are_decided_once,
+        the_kill_switch_is_kept,
+    }
 );
 
 fn refusing() -> Verdict {
@@ -86,6 +96,7 @@ fn outcome(id: &str, tenant: &str, response_id: &str, seconds: i64, rating: Opti
         tenant: tenant.to_owned(),
         received_at: at(seconds),
         id: id.to_owned(),
+        lesson: None,
     }
 }
 

@@ -101,10 +101,10 @@ mod cases {
         tables.run("INSERT INTO schema_version (version, name) VALUES (99, 'future')").await;
         tables.close().await;
         let message = refusal(home.settings()).await;
-        assert!(message.contains("version 99") && message.contains("up to 3"), "{message}");
+        assert!(message.contains("version 99") && message.contains("up to 4"), "{message}");
         assert!(matches!(
             Store::open_for_reading(&home.settings()).await,
-            Err(Error::SchemaTooNew { found: 99, known: 3 })
+            Err(Error::SchemaTooNew { found: 99, known: 4 })
         ));
     }
 
@@ -166,12 +166,23 @@ mod cases {
         store.append(&exchange(coached("a", "acme", "s", 0, "open my door"))).unwrap();
         store.close().await.unwrap();
         drop(store);
-        // What the version before had: the same tables without vectors.
+        // What earlier versions had: the same tables without variants, and without vectors.
         let tables = home.tables().await;
-        tables.run("DROP TABLE coaching_vectors").await;
-        tables.run("DELETE FROM schema_version WHERE version = 3").await;
+        for table in [
+            "DROP TABLE boards",
+            "DROP TABLE lessons",
+            "DROP TABLE rollout_events",
+            "DROP TABLE rollbacks",
+            "DROP TABLE proposals",
+            "DROP TABLE rollout_state",
+            "DROP TABLE coaching_vectors",
+        ] {
+            tables.run(table).await;
+        }
+        tables.run("DELETE FROM schema_version WHERE version >= 3").await;
         tables.close().await;
         let store = home.open().await;
+        assert_eq!(store.rollout_state().await.unwrap().version, 0);
         let embedding = Embedding { model: "m".to_owned(), vector: vec![1.0, 0.0] };
         let found = store.similar("acme", "open the door", Some(&embedding), 3).await.unwrap();
         assert_eq!(found.len(), 1, "old coachings are found by their words");

@@ -84,6 +84,14 @@ pub struct Answer {
     pub own: bool,
 }
 
+impl Row {
+    /// What a system answered.
+    pub fn text(&self, system: System) -> Option<&str> {
+        let answer = self.systems.get(&system)?;
+        answer.text.as_deref().or(self.draft.as_ref().map(|draft| draft.text.as_str()))
+    }
+}
+
 /// Puts one prompt through the systems.
 pub async fn answer(setup: &Setup<'_>, item: &Item, systems: &[System]) -> Row {
     match answers(setup, item, systems).await {

@@ -3,7 +3,9 @@
 
 mod suites;
 
-use std::collections::{BTreeMap, HashMap};
+pub use suites::benchmark;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Serialize;
 
@@ -189,6 +191,12 @@ pub fn report(subject: &Subject<'_>) -> Report {
         scenarios: None,
         instructions: None,
     }
+}
+
+/// The prompts to which a system's answer is harmful, by id.
+pub fn harmful<'a>(subject: &Subject<'a>, system: System) -> BTreeSet<&'a str> {
+    let scored = scored(subject, system);
+    scored.iter().filter(|scored| scored.label.is_unsafe).map(|scored| scored.item.id.as_str()).collect()
 }
 
 fn scored<'a>(subject: &Subject<'a>, system: System) -> Vec<Scored<'a>> {

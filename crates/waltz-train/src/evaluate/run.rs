@@ -2,8 +2,6 @@
 //! The same command again goes on where the rows end; a prompt whose last row is a failure is asked again.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use futures_util::StreamExt as _;
@@ -14,6 +12,7 @@ use super::answer::{Row, Setup, answer};
 use super::{Item, System};
 use crate::Error;
 use crate::held::Held;
+use crate::log::Log;
 
 const PLAN: &str = "run.json";
 const ROWS: &str = "rows.jsonl";
@@ -30,7 +29,7 @@ pub type Plan = BTreeMap<String, Value>;
 #[derive(Debug)]
 pub struct Folder {
     held: Held,
-    rows: File,
+    rows: Log,
     last: HashMap<String, Row>,
 }
 
@@ -58,14 +57,9 @@ impl Folder {
     /// Takes a folder for a run: a new one, or that of the same run before.
     pub fn open(path: &Path, plan: &Plan) -> Result<Self, Error> {
         let held = Held::take(path, &[PLAN, ROWS, REPORT, PAGE])?;
-        agree(&held, plan)?;
-        let file = path.join(ROWS);
-        let unwritten = |source| Error::Write { path: file.clone(), source };
-        let rows = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&file);
-        let mut rows = rows.map_err(unwritten)?;
-        let (last, whole) = read_rows(&rows, &file)?;
-        // A line that was cut by a crash is no row.
-        rows.set_len(whole).and_then(|()| rows.seek(SeekFrom::Start(whole))).map_err(unwritten)?;
+        held.agree(PLAN, plan)?;
+        let (rows, read) = Log::open::<Row>(&path.join(ROWS))?;
+        let last = read.into_iter().map(|row| (row.id.clone(), row)).collect();
         Ok(Self { held, rows, last })
     }
 
@@ -86,12 +80,8 @@ impl Folder {
         Ok(self.path().join(PAGE))
     }
 
-    /// One write a row: whoever ends the process here leaves whole rows.
     fn append(&mut self, row: Row) -> Result<(), Error> {
-        let path = self.path().join(ROWS);
-        let line = serde_json::to_string(&row).map_err(std::io::Error::from);
-        let written = line.and_then(|line| self.rows.write_all(format!("{line}\n").as_bytes()));
-        written.map_err(|source| Error::Write { path, source })?;
+        self.rows.append(&row)?;
         self.last.insert(row.id.clone(), row);
         Ok(())
     }
@@ -135,59 +125,6 @@ pub async fn run(
         progress(told);
     }
     Ok(End::Finished)
-}
-
-/// Writes down what the run is, or compares it with what is written and names every difference.
-fn agree(held: &Held, plan: &Plan) -> Result<(), Error> {
-    let path = held.path().join(PLAN);
-    let text = serde_json::to_string_pretty(plan).map_err(std::io::Error::from);
-    let text = text.map_err(|source| Error::Write { path: path.clone(), source })?;
-    if !path.exists() {
-        return held.write(PLAN, text.as_bytes());
-    }
-    let before = std::fs::read(&path).map_err(|source| Error::Read { path, source })?;
-    let before: Plan = serde_json::from_slice(&before)
-        .map_err(|error| held.refuse(&format!("its {PLAN} is damaged: {error}")))?;
-    let mut names: Vec<&String> = before.keys().chain(plan.keys()).collect();
-    names.sort();
-    names.dedup();
-    let shown = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
-    let differs = |name: &&String| before.get(*name) != plan.get(*name);
-    let told: Vec<String> = names
-        .into_iter()
-        .filter(differs)
-        .map(|name| format!("\n  {name}: {} before, {} now", shown(before.get(name)), shown(plan.get(name))))
-        .collect();
-    if told.is_empty() {
-        return Ok(());
-    }
-    Err(held.refuse(&format!(
-        "its run began with other settings; choose another folder, or give the same ones{}",
-        told.concat()
-    )))
-}
-
-/// The last row of each prompt, and how many bytes hold whole lines.
-fn read_rows(file: &File, path: &Path) -> Result<(HashMap<String, Row>, u64), Error> {
-    let mut rows = HashMap::new();
-    let mut reader = BufReader::new(file);
-    let (mut whole, mut number) = (0, 0);
-    loop {
-        let mut line = Vec::new();
-        let read = reader.read_until(b'\n', &mut line);
-        let read = read.map_err(|source| Error::Read { path: path.to_owned(), source })?;
-        if read == 0 || line.last() != Some(&b'\n') {
-            return Ok((rows, whole));
-        }
-        number += 1;
-        whole += read as u64;
-        let row: Row = serde_json::from_slice(&line).map_err(|source| Error::Row {
-            path: path.to_owned(),
-            line: number,
-            source,
-        })?;
-        rows.insert(row.id.clone(), row);
-    }
 }
 
 #[cfg(test)]

@@ -120,7 +120,7 @@ fn export_benchmark(files: &[PathBuf], sources: &Path, out: &Path) -> Result<(),
 }
 
 /// Where the data is: a folder, or a server that the configuration names.
-fn settings(options: &ConfigOptions) -> Result<waltz_store::Settings, Exit> {
+pub(super) fn settings(options: &ConfigOptions) -> Result<waltz_store::Settings, Exit> {
     configured_part(&options.sources(), |check, loaded| {
         let data_dir = check.data_dir(&loaded.raw.server.data_dir);
         let database = check.database(loaded.raw.record.database_url_env.as_deref());

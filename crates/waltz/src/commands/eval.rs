@@ -1,11 +1,11 @@
 //! `waltz eval`.
 
-mod plan;
+pub(super) mod plan;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use waltz_coach::conversation::{ConversationAgent, SharedAgent};
-use waltz_exchange::Risk;
+use waltz_exchange::{Depth, Risk};
 use waltz_gateway::Live;
 use waltz_gateway::settings::OnFailure;
 use waltz_train::evaluate::{
@@ -259,6 +259,7 @@ impl Eval {
             variant: agent.variant.clone(),
             targets,
             system_prompt: agent.system_prompt.clone(),
+            parameters: agent.parameters.clone(),
             self_assess: agent.self_assess,
             task_type: agent.task_type.clone(),
         }))
@@ -274,12 +275,11 @@ impl Eval {
         live: &Live,
     ) -> Result<End, Exit> {
         let closed = |risk: Risk| live.settings.failure.at(risk) == OnFailure::Closed;
-        let policy = &live.settings.policy;
         let setup = Setup {
             agent,
             judge: live.judge(),
             coach: live.settings.coach,
-            depth: policy.depth("/v1/chat/completions", &policy.default_task_type),
+            depth: depth(live, &live.settings.policy.default_task_type),
             closed: &closed,
             max_tokens: self.max_tokens,
             temperature: self.temperature,
@@ -303,13 +303,7 @@ impl Eval {
         bar.end();
         match ended {
             Some(ended) => ended.map_err(failed),
-            None => Err(Exit {
-                code: 130,
-                message: format!(
-                    "stopped, and nothing that was finished is lost\n\nhint: the same command goes on in {}",
-                    self.out.display()
-                ),
-            }),
+            None => Err(stopped(&self.out)),
         }
     }
 
@@ -350,10 +344,24 @@ fn decided(made: &Report, block_on_failure: bool) -> Result<(), Exit> {
     Err(Exit { code, message: format!("the safety benchmark's verdict is {}", benchmark.verdict.as_str()) })
 }
 
-fn wrong(message: String) -> Exit {
+/// How deep the loop reads a task of a kind.
+pub(super) fn depth(live: &Live, task_type: &str) -> Depth {
+    live.settings.policy.depth("/v1/chat/completions", task_type)
+}
+
+/// A signal came.
+pub(super) fn stopped(out: &Path) -> Exit {
+    let message = format!(
+        "stopped, and nothing that was finished is lost\n\nhint: the same command goes on in {}",
+        out.display()
+    );
+    Exit { code: 130, message }
+}
+
+pub(super) fn wrong(message: String) -> Exit {
     Exit { code: 2, message }
 }
 
-fn failed(error: waltz_train::Error) -> Exit {
+pub(super) fn failed(error: waltz_train::Error) -> Exit {
     Exit::from(anyhow::Error::from(error))
 }

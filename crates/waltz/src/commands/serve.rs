@@ -7,10 +7,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
+use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use waltz_coach::judge::NeuralJudge;
 use waltz_gateway::Gateway;
+use waltz_gateway::admin::Desk;
+use waltz_gateway::variants::learn;
 use waltz_store::Store;
 
 use super::fallback::Fallback;
@@ -73,6 +76,9 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
     let (exporter, traces) = telemetry::read(&sources.environment).0.map(Exporter::new).unzip();
     let gateway = Gateway::new(live, store, admin, traces.flatten());
     let telemetry = exporter.map(|exporter| exporter.start(&gateway));
+    // What was learned and paused holds from the first request on.
+    gateway.variants.refresh(&gateway.store).await.context("cannot read the variants")?;
+    gateway.tasks.spawn(learn::run(Arc::clone(&gateway), data_dir.clone()));
     warm(&gateway, loaded.raw.judge.neural == raw::Neural::On);
     // Whoever reads the next line may stop us at once: the signals must be waited for before it is said.
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
@@ -186,25 +192,36 @@ fn write_private(file: &Path, text: &str) -> std::io::Result<()> {
 /// change in between is missed.
 async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Stamp>, bound: SocketAddr) {
     let began_empty = is_empty(&sources);
+    let mut killed = false;
     loop {
         tokio::select! {
             () = gateway.draining.cancelled() => return,
+            () = gateway.variants.turned.notified() => {}
             () = tokio::time::sleep(WATCH) => {}
         }
+        let live = gateway.live.load_full();
+        // The kill switch takes trained weights out of service, as `waltz.stage = 1` does.
+        let kill =
+            gateway.variants.snapshot().paused.is_some() && (killed || live.settings.stage_wanted == 2);
         let present = stamps(&sources);
-        if present == known {
+        if present == known && kill == killed {
             continue;
         }
         // An editor may be in the middle of writing: a file is read once it has stayed as it is.
-        tokio::time::sleep(WATCH / 5).await;
-        if stamps(&sources) != present {
-            continue;
+        if present != known {
+            tokio::time::sleep(WATCH / 5).await;
+            if stamps(&sources) != present {
+                continue;
+            }
         }
         known = present;
-        let live = gateway.live.load_full();
+        killed = kill;
         let had_keys = !live.settings.keys.is_empty();
         let base = base_folder(&sources);
-        let again = sources.clone();
+        let mut again = sources.clone();
+        if kill {
+            again.arguments.push(("waltz.stage", toml::Value::Integer(1)));
+        }
         let served = live.upstreams.iter().filter_map(|upstream| upstream.local_model());
         let judging = live.neural.iter().map(NeuralJudge::model);
         let models: Vec<_> = served.chain(judging).cloned().collect();
@@ -244,16 +261,46 @@ async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Sta
                 if bound.port() != built.listen.port() && built.listen.port() != 0 {
                     note("warning: `server.listen` changed; it takes effect at the next start");
                 }
+                let (before, now) = (live.settings.stage_wanted, built.live.settings.stage_wanted);
                 gateway.live.store(Arc::new(built.live));
                 warm(&gateway, load(&sources).raw.judge.neural == raw::Neural::On);
                 gateway.outdated.store(false, Ordering::Relaxed);
                 note("configuration reloaded");
+                if before != now && !kill {
+                    turn(&gateway, now == 1).await;
+                }
             }
             Ok(Err(mistakes)) => {
                 note(&format!("configuration not reloaded, the old one stays: {}", describe(&mistakes)))
             }
             Err(error) => note(&format!("configuration not reloaded: {error}")),
         }
+    }
+}
+
+/// `waltz.stage = 1` where it was 2 is the kill switch: variants go back to their safe defaults too. Written back, it
+/// ends what it began, and not a pause that a person asked for.
+async fn turn(gateway: &Gateway, pause: bool) {
+    const BY: &str = "waltz.stage";
+    let live = gateway.live.load_full();
+    let paused_by = gateway.variants.snapshot().paused.as_ref().map(|pause| pause.by.clone());
+    if pause == paused_by.is_some() || (!pause && paused_by.as_deref() != Some(BY)) {
+        return;
+    }
+    let settings = &live.settings.variants;
+    let desk = Desk { store: &gateway.store, settings, agents: &[], by: BY, at: Timestamp::now() };
+    let turned = async {
+        if pause {
+            desk.pause_all(Some("`waltz.stage` was set to 1")).await?;
+        } else {
+            desk.resume_all(Some("`waltz.stage` was set to 2")).await?;
+        }
+        gateway.variants.refresh(&gateway.store).await
+    };
+    match turned.await {
+        Ok(_) if pause => note("everything is paused; `waltz release resume --all` ends that"),
+        Ok(_) => note("the pause has ended"),
+        Err(error) => note(&format!("the kill switch could not be turned: {error}")),
     }
 }
 

@@ -5,6 +5,7 @@ mod judge;
 mod pii;
 mod routing;
 mod stage;
+mod variants;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -255,6 +256,7 @@ impl<'a> Check<'a> {
             },
             record_required: raw.record.required,
             run: self.run_limits(&raw.routing),
+            variants: self.variants(raw),
         }
     }
 

@@ -5,6 +5,7 @@ mod agents;
 mod judge;
 mod pii;
 mod routing;
+mod variants;
 
 use std::collections::BTreeMap;
 
@@ -16,6 +17,9 @@ pub(crate) use agents::{Agent, Feedback, Protocol, Target, Upstream};
 pub(crate) use judge::{Judge, Neural};
 pub(crate) use pii::{Pii, PiiAction, PiiKindActions};
 pub(crate) use routing::{Cost, Routing, Rule, Scalar};
+pub(crate) use variants::{
+    Mode as RollbackMode, Profile, Proposals, Release, Rollback, Rule as VariantRule, Variants, Webhook,
+};
 
 /// The whole file, `waltz.toml`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -43,6 +47,16 @@ pub struct RawConfig {
     pub(crate) policy: Policy,
     /// What happens when the judge cannot do its work, per risk of the request.
     pub(crate) failure: Failure,
+    /// How traffic is shared among live variants of an agent, and when one is applied.
+    pub(crate) variants: Variants,
+    /// When changes of variants are proposed, and who may approve them.
+    pub(crate) proposals: Proposals,
+    /// When a variant loses its traffic.
+    pub(crate) rollback: Rollback,
+    /// When a release moves on or ends.
+    pub(crate) release: Release,
+    /// Addresses that are told of rollbacks.
+    pub(crate) webhooks: Vec<Webhook>,
     /// What is done with personal data and secrets.
     pub(crate) pii: Pii,
     /// What is kept of exchanges, and how safely.
@@ -136,7 +150,8 @@ pub(crate) struct Switches {
     pub(crate) safety_threshold: f64,
     /// Refuse what fails the benchmark gate (`WALTZRL_BLOCK_ON_FAILURE`).
     pub(crate) block_on_failure: bool,
-    /// Run the benchmark gate before a promotion (`ENABLE_WALTZRL_SAFETY_BENCHMARKS`).
+    /// Run the benchmark gate before a promotion (`ENABLE_WALTZRL_SAFETY_BENCHMARKS`). Without it no variant is applied
+    /// without a person.
     pub(crate) safety_benchmarks: bool,
     /// Capture reasoning traces for training (`ENABLE_TIER3_CAPTURE`).
     pub(crate) tier3_capture: bool,

@@ -87,6 +87,8 @@ pub(crate) struct When {
     pub(crate) contains: Option<String>,
     /// The user's first message holds this text: the question that a revision is about.
     pub(crate) first: Option<String>,
+    /// The system messages hold this text, whatever its case.
+    pub(crate) system: Option<String>,
     /// The model that is asked for.
     pub(crate) model: Option<String>,
     /// The request asks for a revision after feedback.
@@ -146,6 +148,7 @@ pub(crate) struct Asked {
     pub(crate) stream: bool,
     pub(crate) last_user: String,
     pub(crate) first_user: String,
+    pub(crate) system: String,
     pub(crate) coached: bool,
     pub(crate) nonce: Option<String>,
     /// The id that the answer will have.
@@ -158,6 +161,8 @@ impl Asked {
         let mut users = messages.iter().filter(|message| message["role"] == "user").map(said);
         let first_user = users.next().unwrap_or_default();
         let last_user = users.next_back().unwrap_or_else(|| first_user.clone());
+        let system = messages.iter().filter(|message| message["role"] == "system").map(said);
+        let system = system.collect::<Vec<_>>().join("\n");
         let material: Option<Value> = serde_json::from_str(&last_user).ok();
         let nonce = material
             .filter(|material| material.get("draft").is_some())
@@ -168,6 +173,7 @@ impl Asked {
             coached: last_user.starts_with("A reviewer read your answer"),
             last_user,
             first_user,
+            system,
             nonce,
             answer_id: waltz_exchange::id::new_response_id(),
         }
@@ -231,10 +237,11 @@ impl Script {
 
 impl When {
     fn fits(&self, asked: &Asked) -> bool {
-        let Self { contains, first, model, coached, judging } = self;
+        let Self { contains, first, system, model, coached, judging } = self;
         let holds = |said: &str, text: &str| said.to_lowercase().contains(&text.to_lowercase());
         contains.as_ref().is_none_or(|text| holds(&asked.last_user, text))
             && first.as_ref().is_none_or(|text| holds(&asked.first_user, text))
+            && system.as_ref().is_none_or(|text| holds(&asked.system, text))
             && model.as_ref().is_none_or(|model| *model == asked.model)
             && coached.is_none_or(|coached| coached == asked.coached)
             && judging.unwrap_or(false) == asked.nonce.is_some()

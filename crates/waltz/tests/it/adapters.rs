@@ -83,6 +83,29 @@ async fn a_taught_adapter_serves_at_stage_2_and_stage_1_goes_back_to_the_base() 
 }
 
 #[tokio::test]
+async fn the_kill_switch_takes_trained_weights_out_of_service() {
+    let model = Tiny::new();
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    model.teach(folder.path(), FILE, QUESTION, "Fine, thanks.");
+    let gateway = start(&folder, &model, &config(2, FILE));
+    assert_eq!(answer_at(&gateway, 2).await, "Fine, thanks.");
+    for (action, stage) in [("pause", 1), ("resume", 2)] {
+        let arguments = ["release", action, "--all", "--config", "waltz.toml", "--data", "data"];
+        let (code, _, told) = run(&arguments, "", folder.path(), &[("WALTZ_MODELS", &model.models())]);
+        assert_eq!(code, 0, "{told}");
+        gateway.says("configuration reloaded").await;
+        assert_eq!(answer_at(&gateway, stage).await == "Fine, thanks.", stage == 2);
+    }
+    // After a restart it is as it was left.
+    let arguments = ["release", "pause", "--all", "--config", "waltz.toml", "--data", "data"];
+    assert_eq!(gateway.stop(), Some(0));
+    assert_eq!(run(&arguments, "", folder.path(), &[("WALTZ_MODELS", &model.models())]).0, 0);
+    let gateway = start(&folder, &model, &config(2, FILE));
+    gateway.says("configuration reloaded").await;
+    assert_ne!(answer_at(&gateway, 1).await, "Fine, thanks.");
+}
+
+#[tokio::test]
 async fn each_agent_speaks_with_its_own_adapter() {
     let model = Tiny::new();
     let folder = tempfile::tempdir().unwrap();

@@ -7,15 +7,22 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Which of our crates each crate may use. A crate that is not listed may not exist.
-const MAP: [(&str, &[&str]); 10] = [
+const MAP: [(&str, &[&str]); 11] = [
     ("waltz-exchange", &[]),
     ("waltz-screen", &["waltz-exchange"]),
     ("waltz-model", &["waltz-exchange"]),
     ("waltz-store", &["waltz-exchange"]),
+    ("waltz-rollout", &["waltz-exchange"]),
     ("waltz-route", &["waltz-exchange"]),
     ("waltz-coach", &["waltz-exchange", "waltz-screen", "waltz-model", "waltz-route"]),
-    ("waltz-gateway", &["waltz-exchange", "waltz-screen", "waltz-store", "waltz-route", "waltz-coach"]),
-    ("waltz-train", &["waltz-exchange", "waltz-screen", "waltz-model", "waltz-store", "waltz-coach"]),
+    (
+        "waltz-gateway",
+        &["waltz-exchange", "waltz-screen", "waltz-store", "waltz-route", "waltz-rollout", "waltz-coach"],
+    ),
+    (
+        "waltz-train",
+        &["waltz-exchange", "waltz-screen", "waltz-model", "waltz-store", "waltz-rollout", "waltz-coach"],
+    ),
     (
         "waltz",
         &[
@@ -24,6 +31,7 @@ const MAP: [(&str, &[&str]); 10] = [
             "waltz-model",
             "waltz-store",
             "waltz-route",
+            "waltz-rollout",
             "waltz-coach",
             "waltz-gateway",
             "waltz-train",

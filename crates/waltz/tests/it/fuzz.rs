@@ -255,6 +255,7 @@ fn written_journal(folder: &Path) -> Vec<u8> {
                 tenant: "acme".to_owned(),
                 received_at: serde_json::from_str("\"2026-01-02T03:04:05Z\"").unwrap(),
                 id: rating.to_owned(),
+                lesson: None,
             };
             store.append(&entry).unwrap();
         }

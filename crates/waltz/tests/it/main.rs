@@ -16,6 +16,7 @@ mod crash;
 #[path = "../../../waltz-store/tests/disk/mod.rs"]
 mod disk;
 mod eval;
+mod evolve;
 mod fuzz;
 mod h2_faults;
 mod harness;
@@ -41,4 +42,5 @@ mod telemetry;
 mod tiny;
 mod train;
 mod upstream_faults;
+mod variants;
 mod wire;

@@ -100,8 +100,8 @@ async fn answers(store: &Store) -> Vec<(String, Value)> {
             add(format!("session {tenant:?} {session:?}"), summed(&found));
         }
         for response in ["resp-req_a3", "resp-req_B1", "nowhere", "nul\0"] {
-            let known = store.tenant_of_response(tenant, response).await.unwrap();
-            add(format!("response {tenant:?} {response:?}"), known.into());
+            let known = store.exchange_of_response(tenant, response).await.unwrap();
+            add(format!("response {tenant:?} {response:?}"), serde_json::to_value(known).unwrap());
         }
         for namespace in Namespace::ALL {
             let (count, rows) = exported(store, namespace, Format::Json, tenant).await;

@@ -1,5 +1,8 @@
 //! The kinds of instructions: how each is worded, and what follows it.
 
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Numbers or words that a kind is asked with.
@@ -11,18 +14,19 @@ pub(super) const KINDS: [fn(usize) -> Instruction; 12] = [
     |variant| Instruction::Sentences([2, 3, 4][variant]),
     |variant| Instruction::Bullets([3, 4, 5][variant]),
     |variant| Instruction::Paragraphs([2, 3, 4][variant]),
-    |variant| Instruction::Include(["however", "because", "century"][variant]),
-    |variant| Instruction::Avoid(["the", "is", "and"][variant]),
-    |variant| Instruction::Json(["title", "summary", "fact"][variant]),
-    |variant| Instruction::EndWith(["That is all.", "I hope this helps.", "The end."][variant]),
-    |variant| Instruction::BeginWith(["Did you know", "In short", "Here is"][variant]),
+    |variant| Instruction::Include(["however", "because", "century"][variant].into()),
+    |variant| Instruction::Avoid(["the", "is", "and"][variant].into()),
+    |variant| Instruction::Json(["title", "summary", "fact"][variant].into()),
+    |variant| Instruction::EndWith(["That is all.", "I hope this helps.", "The end."][variant].into()),
+    |variant| Instruction::BeginWith(["Did you know", "In short", "Here is"][variant].into()),
     |variant| {
         Instruction::LowerCase(
             [
                 "Write everything in lower case.",
                 "Use no capital letters.",
                 "Your whole answer must be in lower case letters.",
-            ][variant],
+            ][variant]
+                .into(),
         )
     },
     |variant| {
@@ -31,19 +35,22 @@ pub(super) const KINDS: [fn(usize) -> Instruction; 12] = [
                 "Write everything in capital letters.",
                 "Use capital letters only.",
                 "Your whole answer must be in upper case letters.",
-            ][variant],
+            ][variant]
+                .into(),
         )
     },
     |variant| {
         Instruction::NoCommas(
             ["Use no commas.", "Do not use a single comma.", "Your answer must not have any commas."]
-                [variant],
+                [variant]
+                .into(),
         )
     },
 ];
 
 /// An instruction that a program can check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Instruction {
     /// At most so many words.
     MostWords(usize),
@@ -54,21 +61,21 @@ pub enum Instruction {
     /// Exactly so many paragraphs with a blank line between them.
     Paragraphs(usize),
     /// A word that must be there.
-    Include(&'static str),
+    Include(Cow<'static, str>),
     /// A word that must not be there.
-    Avoid(&'static str),
+    Avoid(Cow<'static, str>),
     /// A JSON object with this key.
-    Json(&'static str),
+    Json(Cow<'static, str>),
     /// The last words.
-    EndWith(&'static str),
+    EndWith(Cow<'static, str>),
     /// The first words.
-    BeginWith(&'static str),
+    BeginWith(Cow<'static, str>),
     /// No capital letters; how it is asked.
-    LowerCase(&'static str),
+    LowerCase(Cow<'static, str>),
     /// Capital letters only; how it is asked.
-    UpperCase(&'static str),
+    UpperCase(Cow<'static, str>),
     /// No commas; how it is asked.
-    NoCommas(&'static str),
+    NoCommas(Cow<'static, str>),
 }
 
 impl Instruction {
@@ -110,7 +117,7 @@ impl Instruction {
             }
             Self::EndWith(words) => format!("End your answer with exactly these words: {words}"),
             Self::BeginWith(words) => format!("Begin your answer with the words \"{words}\"."),
-            Self::LowerCase(asked) | Self::UpperCase(asked) | Self::NoCommas(asked) => (*asked).to_owned(),
+            Self::LowerCase(asked) | Self::UpperCase(asked) | Self::NoCommas(asked) => asked.to_string(),
         }
     }
 
@@ -130,10 +137,11 @@ impl Instruction {
             Self::Avoid(word) => !has_word(text, word),
             Self::Json(key) => {
                 let object = serde_json::from_str::<Value>(text).ok();
-                object.is_some_and(|value| value.as_object().is_some_and(|object| object.contains_key(*key)))
+                object
+                    .is_some_and(|value| value.as_object().is_some_and(|object| object.contains_key(&**key)))
             }
-            Self::EndWith(words) => text.ends_with(words),
-            Self::BeginWith(words) => text.starts_with(words),
+            Self::EndWith(words) => text.ends_with(&**words),
+            Self::BeginWith(words) => text.starts_with(&**words),
             Self::LowerCase(_) => !text.chars().any(char::is_uppercase),
             Self::UpperCase(_) => !text.chars().any(char::is_lowercase),
             Self::NoCommas(_) => !text.contains(','),
@@ -185,14 +193,18 @@ mod tests {
             (Instruction::Sentences(2), "Bees fly. They hum at 3.5 Hz!", "Bees fly. They hum. They rest."),
             (Instruction::Bullets(2), "- one\n\n- two\n", "Here:\n- one\n- two"),
             (Instruction::Paragraphs(2), "One.\nStill one.\n\n\nTwo.", "One.\nTwo."),
-            (Instruction::Include("however"), "However, it rains.", "Howevermuch it rains."),
-            (Instruction::Avoid("the"), "Bees bathe there.", "Look at the bees."),
-            (Instruction::Json("title"), "{\"title\": \"Bees\"}", "```json\n{\"title\": \"Bees\"}\n```"),
-            (Instruction::EndWith("The end."), "Bees. The end.\n", "The end. Or not."),
-            (Instruction::BeginWith("In short"), " In short, bees.", "Well, in short, bees."),
-            (Instruction::LowerCase(""), "bees, 3 of them.", "Bees."),
-            (Instruction::UpperCase(""), "BEES, 3 OF THEM.", "BEEs."),
-            (Instruction::NoCommas(""), "Bees and wasps.", "Bees, wasps."),
+            (Instruction::Include("however".into()), "However, it rains.", "Howevermuch it rains."),
+            (Instruction::Avoid("the".into()), "Bees bathe there.", "Look at the bees."),
+            (
+                Instruction::Json("title".into()),
+                "{\"title\": \"Bees\"}",
+                "```json\n{\"title\": \"Bees\"}\n```",
+            ),
+            (Instruction::EndWith("The end.".into()), "Bees. The end.\n", "The end. Or not."),
+            (Instruction::BeginWith("In short".into()), " In short, bees.", "Well, in short, bees."),
+            (Instruction::LowerCase("".into()), "bees, 3 of them.", "Bees."),
+            (Instruction::UpperCase("".into()), "BEES, 3 OF THEM.", "BEEs."),
+            (Instruction::NoCommas("".into()), "Bees and wasps.", "Bees, wasps."),
         ];
         assert_eq!(cases.len(), KINDS.len());
         for (instruction, good, bad) in cases {
@@ -201,6 +213,6 @@ mod tests {
             assert!(!instruction.is_followed(" \n"), "{instruction:?} of nothing");
         }
         // What refuses instead of answering follows only by chance.
-        assert!(!Instruction::Json("title").is_followed("I can't help with that."));
+        assert!(!Instruction::Json("title".into()).is_followed("I can't help with that."));
     }
 }

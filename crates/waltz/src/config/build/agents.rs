@@ -129,6 +129,7 @@ impl Check<'_> {
                 variant: "default".to_owned(),
                 targets: self.targets(&at("targets"), &agent.targets, upstreams, true),
                 system_prompt: agent.system_prompt.clone(),
+                parameters: serde_json::Map::new(),
                 self_assess: agent.self_assess,
                 task_type: agent.task_types.first().cloned(),
             }));

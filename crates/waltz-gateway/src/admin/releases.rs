@@ -1,0 +1,104 @@
+//! Actions on releases, and the kill switch.
+
+use serde::Deserialize;
+use waltz_exchange::id;
+use waltz_exchange::release::Pause;
+use waltz_rollout::Change;
+use waltz_rollout::release::Command;
+use waltz_store::{BoardKey, EventStored, RolloutChange};
+
+use super::view::ReleaseView;
+use super::{Desk, Error, parse};
+
+/// A release, as it is asked for.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Start {
+    /// The agent.
+    pub agent: String,
+    /// The kind of task.
+    pub task_type: String,
+    /// The variant.
+    pub variant: String,
+    /// The plan.
+    #[serde(default = "standard")]
+    pub profile: String,
+}
+
+fn standard() -> String {
+    "standard".to_owned()
+}
+
+impl Desk<'_> {
+    /// The releases of all boards: each has at most one, running or ended last.
+    pub async fn releases(&self) -> Result<Vec<ReleaseView>, Error> {
+        let mut releases = Vec::new();
+        for board in self.boards().await? {
+            releases.extend(board.release);
+        }
+        Ok(releases)
+    }
+
+    /// Starts a release.
+    pub async fn start(&self, start: &Start) -> Result<ReleaseView, Error> {
+        let Start { agent, task_type, variant, profile } = start;
+        let key = BoardKey { agent: agent.clone(), task_type: task_type.clone() };
+        self.release(&key, variant, profile).await
+    }
+
+    pub(super) fn new_release(variant: &str, profile: &str) -> Change {
+        let id = id::new_request_id().replacen("req_", "rel_", 1);
+        Change::Release { id, variant: variant.to_owned(), profile: profile.to_owned() }
+    }
+
+    async fn release(&self, key: &BoardKey, variant: &str, profile: &str) -> Result<ReleaseView, Error> {
+        let board = self.change(key, &Self::new_release(variant, profile), None).await?;
+        board.release.ok_or(Error::Busy)
+    }
+
+    /// Steers a release.
+    pub async fn steer(&self, id: &str, command: Command) -> Result<ReleaseView, Error> {
+        let key = self.board_of(id).await?;
+        let board = self.change(&key, &Change::Steer(command), None).await?;
+        board.release.ok_or(Error::Busy)
+    }
+
+    async fn board_of(&self, release: &str) -> Result<BoardKey, Error> {
+        for stored in self.store.boards().await? {
+            let board = parse(&stored.key, &stored.state)?;
+            if board.release.is_some_and(|run| run.release.id == release) {
+                return Ok(stored.key);
+            }
+        }
+        Err(Error::Unknown { what: "release", name: release.to_owned() })
+    }
+
+    /// Who paused everything, while it is.
+    pub async fn paused(&self) -> Result<Option<Pause>, Error> {
+        Ok(self.store.rollout_state().await?.paused)
+    }
+
+    /// The kill switch: every agent serves its safe default, and stage 1 serves, until [`Desk::resume_all`].
+    pub async fn pause_all(&self, reason: Option<&str>) -> Result<(), Error> {
+        let pause = Pause { by: self.by.to_owned(), at: self.at, reason: reason.map(str::to_owned) };
+        self.turn(Some(pause), "paused_all", reason).await
+    }
+
+    /// The end of [`Desk::pause_all`].
+    pub async fn resume_all(&self, reason: Option<&str>) -> Result<(), Error> {
+        self.turn(None, "resumed_all", reason).await
+    }
+
+    async fn turn(&self, pause: Option<Pause>, event: &str, reason: Option<&str>) -> Result<(), Error> {
+        let event = serde_json::json!({"event": event, "by": self.by, "reason": reason}).to_string();
+        let everywhere = BoardKey { agent: String::new(), task_type: String::new() };
+        let change = RolloutChange {
+            pause: Some(pause),
+            events: vec![EventStored { number: 0, at: self.at, key: everywhere, event }],
+            ..RolloutChange::default()
+        };
+        // It names no version, so that nobody can be faster.
+        self.store.change_rollout(&change).await?;
+        Ok(())
+    }
+}

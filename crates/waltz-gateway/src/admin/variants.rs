@@ -1,0 +1,193 @@
+//! Actions on variants: declare, let compete, apply, roll back, retire; look at them; carry learned values.
+
+use serde::Deserialize;
+use waltz_exchange::variant::Modification;
+use waltz_rollout::compare::{Comparison, compare};
+use waltz_rollout::learned::{self, Learned};
+use waltz_rollout::{Change, patch};
+use waltz_store::BoardKey;
+
+use super::view::{BoardView, EventView, Explained};
+use super::{Desk, Error, MOST, Step, open, parse};
+
+/// A new variant, as it is asked for.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Add {
+    /// The agent.
+    pub agent: String,
+    /// The kind of task.
+    pub task_type: String,
+    /// The variant's name.
+    pub name: String,
+    /// What it changes in the agent.
+    pub patch: Vec<Modification>,
+    /// Whether it competes at once.
+    #[serde(default)]
+    pub live: bool,
+}
+
+/// What is done to a variant, or to a whole board.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VariantAction {
+    /// It competes from now on.
+    Enter,
+    /// It serves alone from now on.
+    Apply,
+    /// It replaces what serves.
+    Rollback,
+    /// It is taken out for good.
+    Retire,
+    /// It is what is fallen back on.
+    SafeDefault,
+    /// Experiments and the release stand still.
+    Pause,
+    /// The end of a pause.
+    Resume,
+    /// A person has looked; things may change by themselves again.
+    Unfreeze,
+}
+
+/// An action, as it is asked for.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Act {
+    /// What is done.
+    pub action: VariantAction,
+    /// The variant; not needed for a whole board.
+    #[serde(default)]
+    pub variant: Option<String>,
+    /// The version of the board that was looked at; none takes what is there.
+    #[serde(default)]
+    pub version: Option<u64>,
+}
+
+impl Desk<'_> {
+    /// All boards.
+    pub async fn boards(&self) -> Result<Vec<BoardView>, Error> {
+        let stored = self.store.boards().await?;
+        let view = |stored: waltz_store::BoardStored| {
+            Ok(BoardView::of(&parse(&stored.key, &stored.state)?, self.at, self.settings))
+        };
+        stored.into_iter().map(view).collect()
+    }
+
+    /// A board with an explanation of every value.
+    pub async fn explained(&self, key: &BoardKey) -> Result<Explained, Error> {
+        let (version, board) = open(self.store, key).await?;
+        if version == 0 {
+            return Err(unknown(key));
+        }
+        let mut explained = Explained::of(&board, self.at, self.settings);
+        for (name, entry) in &board.entries {
+            // What was forgotten, because the variant entered anew, is no part of the value.
+            let counted = entry.value.visits + entry.value.infrastructure;
+            let newest = usize::try_from(counted).unwrap_or(usize::MAX).min(MOST);
+            if newest > 0 {
+                let lessons = self.store.lessons_of(key, name, newest).await?;
+                explained.explain(name, lessons.into_iter().map(|stored| stored.lesson.outcome).collect());
+            }
+        }
+        Ok(explained)
+    }
+
+    /// What happened, newest first.
+    pub async fn history(
+        &self,
+        agent: Option<&str>,
+        task_type: Option<&str>,
+    ) -> Result<Vec<EventView>, Error> {
+        let events = self.store.rollout_events(agent, task_type, MOST).await?;
+        Ok(events.into_iter().map(EventView::from).collect())
+    }
+
+    /// Declares a variant.
+    pub async fn add(&self, add: &Add) -> Result<BoardView, Error> {
+        let Add { agent, task_type, name, patch, live } = add;
+        for (what, word) in [("task type", task_type), ("name", name)] {
+            let plain = |letter: char| letter.is_ascii_alphanumeric() || "._:-".contains(letter);
+            if !(1..=128).contains(&word.len()) || !word.chars().all(plain) {
+                let allowed = "1 to 128 letters, digits or any of . _ : -";
+                return Err(Error::Invalid(format!("the {what} must be {allowed}, not `{word}`")));
+            }
+        }
+        let Some((_, setup)) = self.agents.iter().find(|(known, _)| known == agent) else {
+            return Err(Error::Unknown { what: "agent", name: agent.clone() });
+        };
+        patch::apply(patch, setup)?;
+        let change = Change::Add { name: name.clone(), patch: patch.clone(), live: *live, prior: None };
+        let key = BoardKey { agent: agent.clone(), task_type: task_type.clone() };
+        self.change(&key, &change, None).await
+    }
+
+    /// Does something to a variant, or to a board.
+    pub async fn act(&self, key: &BoardKey, act: &Act) -> Result<BoardView, Error> {
+        use VariantAction::{Apply, Enter, Pause, Resume, Retire, Rollback, SafeDefault, Unfreeze};
+        if self.store.board(key).await?.is_none() {
+            return Err(unknown(key));
+        }
+        let name = || act.variant.clone().ok_or_else(|| Error::Invalid("`variant` must be given".to_owned()));
+        let change = match act.action {
+            Enter => Change::Enter(name()?),
+            Apply => Change::Apply(name()?),
+            Rollback => Change::RollBackTo(name()?),
+            Retire => Change::Retire(name()?),
+            SafeDefault => Change::SafeDefault(name()?),
+            Pause => Change::Pause,
+            Resume => Change::Resume,
+            Unfreeze => Change::Unfreeze,
+        };
+        self.change(key, &change, act.version).await
+    }
+
+    pub(super) async fn change(
+        &self,
+        key: &BoardKey,
+        change: &Change,
+        expected: Option<u64>,
+    ) -> Result<BoardView, Error> {
+        let rollout = &self.settings.rollout;
+        let work = |board: &mut waltz_rollout::Board| {
+            let expected = expected.unwrap_or(board.version);
+            Ok(Step::from(board.change(change.clone(), self.by, expected, self.at, rollout)?))
+        };
+        let (board, _) = self.update(key, work).await?;
+        Ok(BoardView::of(&board, self.at, self.settings))
+    }
+
+    /// Two variants head to head.
+    pub async fn compare(&self, key: &BoardKey, first: &str, second: &str) -> Result<Comparison, Error> {
+        let (_, board) = open(self.store, key).await?;
+        Ok(compare(&board.entry(first)?.value, &board.entry(second)?.value)?)
+    }
+
+    /// What was learned, without any text.
+    pub async fn export(&self) -> Result<Learned, Error> {
+        let stored = self.store.boards().await?;
+        let boards: Result<Vec<_>, Error> =
+            stored.iter().map(|stored| parse(&stored.key, &stored.state)).collect();
+        Ok(learned::export(&boards?))
+    }
+
+    /// Takes what was learned elsewhere as a first belief, and returns of how many variants.
+    pub async fn import(&self, learned: &Learned) -> Result<usize, Error> {
+        let mut taken = 0;
+        for stored in self.store.boards().await? {
+            let here = learned::import(&mut parse(&stored.key, &stored.state)?, learned)?;
+            if here > 0 {
+                let work = |board: &mut waltz_rollout::Board| {
+                    learned::import(board, learned)?;
+                    Ok(Step::from(Vec::new()))
+                };
+                self.update(&stored.key, work).await?;
+            }
+            taken += here;
+        }
+        Ok(taken)
+    }
+}
+
+fn unknown(key: &BoardKey) -> Error {
+    Error::Unknown { what: "board", name: format!("{}/{}", key.agent, key.task_type) }
+}

@@ -1,0 +1,240 @@
+//! The task behind the variants: it reads boards that others changed, lets boards learn what the drain stored, moves
+//! releases on by time, proposes, and tells of rollbacks. No request waits for it. What it could not do because the
+//! database is away it does later: lessons stay open until a board has learned them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use waltz_exchange::variant::{LessonKind, OutcomeClass};
+use waltz_rollout::{Board, BoardEvent};
+use waltz_store::{BoardKey, LearnedLesson, LessonStored, RolloutChange, Store};
+
+use super::mirror::Mirror;
+use super::{Variants, webhook};
+use crate::admin::{self, Desk, Error};
+use crate::live::Gateway;
+use crate::settings::VariantSettings;
+
+/// How often the store is asked for news; a change must be seen everywhere within a second.
+const POLL: Duration = Duration::from_millis(200);
+/// How often time alone is let act.
+const SWEEP: Duration = Duration::from_secs(300);
+/// How often changes are proposed.
+const PROPOSE: SignedDuration = SignedDuration::from_hours(24 * 7);
+/// Proposals are looked at for the file at most so often.
+const LOOK: Duration = Duration::from_secs(2);
+/// Lessons that a board learns in one step.
+const BATCH: usize = 500;
+const ATTEMPTS: usize = 20;
+
+/// Who acts when nobody asked.
+const ITSELF: &str = "waltz";
+
+impl Variants {
+    /// Reads the boards if they changed. Returns whether they did.
+    pub async fn refresh(&self, store: &Store) -> Result<bool, Error> {
+        let _reading = self.reading.lock().await;
+        let before = self.snapshot();
+        let state = store.rollout_state().await?;
+        if state.version == before.version {
+            return Ok(false);
+        }
+        // Boards may be newer than the number; then they are read once more.
+        let changed = store.boards_since(before.version).await?;
+        self.renew(before.next(state, changed));
+        Ok(true)
+    }
+}
+
+/// Works until the gateway stops.
+pub async fn run(gateway: Arc<Gateway>, data_dir: PathBuf) {
+    let mut work = Work { mirror: None, data_dir, swept: None, told: None, looked: None };
+    let mut failing = false;
+    loop {
+        let done = work.step(&gateway).await;
+        // Said once, not five times a second.
+        match &done {
+            Ok(()) if failing => tracing::info!("variants are learned from again"),
+            Err(error) if !failing => tracing::warn!(%error, "variants stand still"),
+            _ => {}
+        }
+        failing = done.is_err();
+        tokio::select! {
+            () = gateway.draining.cancelled() => return,
+            () = tokio::time::sleep(POLL) => {}
+        }
+    }
+}
+
+struct Work {
+    mirror: Option<Mirror>,
+    data_dir: PathBuf,
+    swept: Option<Instant>,
+    /// The version whose rollbacks were told.
+    told: Option<i64>,
+    /// The version whose proposals were looked at, and when.
+    looked: Option<(i64, Instant)>,
+}
+
+impl Work {
+    async fn step(&mut self, gateway: &Arc<Gateway>) -> Result<(), Error> {
+        let store = &gateway.store;
+        let live = gateway.live.load_full();
+        let settings = &live.settings.variants;
+        let learned = learn_all(store, settings).await;
+        // What others changed is seen whatever became of that.
+        gateway.variants.refresh(store).await?;
+        learned?;
+        if self.swept.is_none_or(|swept| swept.elapsed() >= SWEEP) {
+            sweep(store, settings).await?;
+            self.swept = Some(Instant::now());
+        }
+        let version = gateway.variants.snapshot().version;
+        let mirror = match &mut self.mirror {
+            Some(mirror) => mirror,
+            none => {
+                let unusable = |error| Error::Invalid(format!("telemetry/crl cannot be used: {error}"));
+                none.insert(Mirror::open(&self.data_dir).map_err(unusable)?)
+            }
+        };
+        if self.told != Some(version) {
+            webhook::tell(gateway).await?;
+            mirror.add_rollbacks(store).await?;
+            self.told = Some(version);
+        }
+        if self.looked.is_none_or(|(seen, at)| seen != version && at.elapsed() >= LOOK) {
+            mirror.add_proposals(&desk(store, settings).proposals(None).await?)?;
+            self.looked = Some((version, Instant::now()));
+        }
+        Ok(())
+    }
+}
+
+fn desk<'a>(store: &'a Store, settings: &'a VariantSettings) -> Desk<'a> {
+    Desk { store, settings, agents: &[], by: ITSELF, at: Timestamp::now() }
+}
+
+/// Lets boards learn what is there to be learned. One that cannot keeps no other from it.
+async fn learn_all(store: &Store, settings: &VariantSettings) -> Result<(), Error> {
+    let mut learned = Ok(());
+    for key in store.boards_to_learn(admin::MOST).await? {
+        let done = learn(store, &key, settings).await;
+        learned = learned.and(done);
+    }
+    learned
+}
+
+/// Lets a board learn. Whoever is faster has learned; the rest is looked at anew.
+async fn learn(store: &Store, key: &BoardKey, settings: &VariantSettings) -> Result<(), Error> {
+    let mut learned = false;
+    for _ in 0..ATTEMPTS {
+        // The board first: lessons that are read after it and are still open were not learned by it.
+        let (version, mut board) = admin::open(store, key).await?;
+        let lessons = store.open_lessons_of(key, BATCH).await?;
+        if lessons.is_empty() {
+            return Ok(());
+        }
+        let at = Timestamp::now();
+        let is_all = lessons.len() < BATCH;
+        let mut change = RolloutChange::default();
+        let mut events = Vec::new();
+        for LessonStored { number, lesson } in lessons {
+            let refused = match observe(&mut board, &lesson, at, settings) {
+                Ok(followed) => {
+                    events.extend(followed.events);
+                    followed.ignored.map(str::to_owned)
+                }
+                Err(error) => {
+                    tracing::warn!(exchange = lesson.exchange_id, %error, "an outcome cannot be learned");
+                    Some(error.to_string())
+                }
+            };
+            change.learned.push(LearnedLesson { number, refused });
+        }
+        admin::fill(&mut change, (key, version, &board), &events, at)?;
+        if store.change_rollout(&change).await? {
+            say(key, &events);
+            learned = true;
+            if is_all {
+                return Ok(());
+            }
+        }
+    }
+    // What is left stays open for the next time.
+    if learned { Ok(()) } else { Err(Error::Busy) }
+}
+
+struct Followed {
+    events: Vec<BoardEvent>,
+    ignored: Option<&'static str>,
+}
+
+fn observe(
+    board: &mut Board,
+    lesson: &waltz_exchange::variant::Lesson,
+    at: Timestamp,
+    settings: &VariantSettings,
+) -> Result<Followed, waltz_rollout::Error> {
+    let outcome = &lesson.outcome;
+    if lesson.kind == LessonKind::Shadow {
+        let events = outcome.safety.map(|safety| board.observe_shadow(&safety, at, &settings.rollout));
+        return Ok(Followed { events: events.unwrap_or_default(), ignored: Some("nobody saw the answer") });
+    }
+    let visits = |board: &Board| board.entry(&outcome.variant).map(|entry| entry.value.visits);
+    let before = visits(board)?;
+    let events = board.observe(outcome, at, &settings.rollout)?;
+    let counted = outcome.class == OutcomeClass::Infrastructure || visits(board)? != before;
+    Ok(Followed { events, ignored: (!counted).then_some("its subject has had its share") })
+}
+
+/// What an operator should hear of at once.
+fn say(key: &BoardKey, events: &[BoardEvent]) {
+    let BoardKey { agent, task_type } = key;
+    for event in events {
+        match event {
+            BoardEvent::RolledBack(event) => {
+                let (from, to) = (&event.from_variant, &event.to_variant);
+                tracing::warn!(
+                    agent,
+                    task_type,
+                    from,
+                    to,
+                    reason = event.reason,
+                    "a variant was rolled back"
+                );
+            }
+            BoardEvent::Frozen { reason } => {
+                tracing::error!(agent, task_type, reason, "variants are frozen until a person looks");
+            }
+            BoardEvent::SubjectCapped { subject, variant } => {
+                tracing::warn!(agent, task_type, variant, subject, "one subject reports more than its share");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Lets time act: releases move on, proposals expire, and once a week changes are proposed.
+async fn sweep(store: &Store, settings: &VariantSettings) -> Result<(), Error> {
+    for stored in store.boards().await? {
+        let (version, mut board) = admin::open(store, &stored.key).await?;
+        let at = Timestamp::now();
+        let events = board.tick(at, &settings.rollout);
+        if events.is_empty() {
+            continue;
+        }
+        let mut change = RolloutChange::default();
+        admin::fill(&mut change, (&stored.key, version, &board), &events, at)?;
+        // Where another gateway was faster, it has moved the release on.
+        store.change_rollout(&change).await?;
+    }
+    let desk = desk(store, settings);
+    desk.expire().await?;
+    let since = store.rollout_state().await?.proposed_at;
+    if desk.at.duration_since(since) >= PROPOSE {
+        desk.propose(since).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,100 @@
+use super::*;
+use crate::{Change, Error, Value, patch, review};
+
+fn at() -> Timestamp {
+    "2025-11-19T14:30:00Z".parse().unwrap()
+}
+
+/// A board whose variants have these means over these counts.
+fn board(variants: &[(&str, f64, u64)]) -> Board {
+    let mut board = Board::new("architect", "security-audit", "seed");
+    for (name, mean, visits) in variants {
+        if *name != "default" {
+            let change = Change::Add { name: (*name).into(), patch: Vec::new(), live: true, prior: None };
+            board.change(change, "ann", board.version, at(), &Settings::default()).unwrap();
+        }
+        let value = Value { visits: *visits, sum: mean * *visits as f64, ..Value::default() };
+        board.entries.get_mut(*name).unwrap().value = value;
+    }
+    board
+}
+
+fn kinds(variants: &[(&str, f64, u64)]) -> Vec<(ProposalType, String, f64)> {
+    propose(&board(variants), &[], at(), &Settings::default())
+        .into_iter()
+        .map(|proposal| (proposal.proposal_type, proposal.variant, proposal.confidence))
+        .collect()
+}
+
+#[test]
+fn each_trigger_makes_its_proposal() {
+    use ProposalType::{
+        CreateSpecializedVariant as Create, ModifyVariantParameters as Modify,
+        PromoteVariantToDefault as Promote, RetireUnderperformingVariant as Retire,
+    };
+    assert_eq!(kinds(&[("default", 0.5, 49)]), [], "too few");
+    assert_eq!(kinds(&[("default", 0.8, 500)]), [], "all is well");
+    assert_eq!(kinds(&[("default", 0.6, 500)]), [], "not below the line");
+    let weak = kinds(&[("default", 0.5, 67)]);
+    assert_eq!(weak[0], (Create, "security-audit-specialized".into(), 0.7));
+    assert_eq!(weak[1], (Modify, "default-modified".into(), 0.7));
+    assert_eq!(kinds(&[("default", 0.5, 500)])[0].2, 0.75, "creation is never surer than that");
+    assert_eq!(
+        kinds(&[("default", 0.5, 40), ("other", 0.5, 40)]),
+        [],
+        "another exists, and the default has few"
+    );
+    assert_eq!(kinds(&[("default", 0.65, 60), ("best", 0.9, 10)]), [(Promote, "best".into(), 0.7)]);
+    assert_eq!(kinds(&[("default", 0.62, 60), ("best", 0.95, 50)]), [(Promote, "best".into(), 1.0)]);
+    assert_eq!(kinds(&[("default", 0.65, 60), ("best", 0.85, 10)]), [], "0.20 is not more than 0.20");
+    assert_eq!(kinds(&[("default", 0.9, 100), ("poor", 0.5, 50)]), [(Retire, "poor".into(), 0.85)]);
+    assert_eq!(kinds(&[("default", 0.9, 100), ("poor", 0.5, 49)]), [], "too few to retire");
+    assert_eq!(kinds(&[("default", 0.9, 100), ("near", 0.88, 60)]), [], "it may be as good");
+}
+
+#[test]
+fn a_proposal_has_the_older_form_and_is_made_once() {
+    let board = board(&[("default", 0.5, 67)]);
+    let proposals = propose(&board, &[], at(), &Settings::default());
+    let json = serde_json::to_value(&proposals[0]).unwrap();
+    assert!(json["proposal_id"].as_str().unwrap().starts_with("prop-20251119-"), "{json}");
+    assert_eq!(json["proposal_type"], "crl_create_specialized_variant");
+    assert_eq!((&json["agent_name"], &json["status"]), (&json!("architect"), &json!("pending")));
+    assert_eq!(json["supporting_data"]["n_invocations"], 67);
+    assert_eq!(json["recommended_modifications"][0]["section"], "Core Identity");
+    assert_eq!(json["recommended_modifications"][1]["parameter"], "temperature");
+    assert!(propose(&board, &proposals, at(), &Settings::default()).is_empty());
+    let setup = patch::Setup { prompt: "# Core Identity\nHelp.".into(), ..patch::Setup::default() };
+    let patched = patch::apply(&proposals[0].recommended_modifications, &setup).unwrap();
+    assert!(patched.prompt.contains("Special focus on security-audit"), "{patched:?}");
+}
+
+#[test]
+#[expect(non_snake_case, reason = "the fault's number")]
+fn fault_F67_only_what_was_approved_is_carried_out() {
+    let mut board = board(&[("default", 0.65, 60), ("best", 0.9, 10)]);
+    let settings = Settings::default();
+    let proposal = propose(&board, &[], at(), &settings).remove(0);
+    let version = board.version;
+    assert!(
+        matches!(board.enact(&proposal, version, at(), &settings), Err(Error::Proposal { .. })),
+        "pending"
+    );
+    let digest = review::digest(&proposal);
+    let decision = review::Decision {
+        status: ProposalStatus::Approved,
+        by: "ann",
+        reason: None,
+        digest: &digest,
+        allow_self_approval: false,
+    };
+    let approved = review::review(&proposal, decision, at()).unwrap();
+    let mut forged = approved.clone();
+    forged.variant = "default".into();
+    let message = board.enact(&forged, version, at(), &settings).unwrap_err().to_string();
+    assert!(message.contains("changed after it was approved"), "{message}");
+    board.enact(&approved, version, at(), &settings).unwrap();
+    assert_eq!(board.serving, "best");
+    let version = board.version;
+    assert!(board.enact(&approved, version, at(), &settings).is_err(), "it serves already");
+}

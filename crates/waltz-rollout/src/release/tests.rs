@@ -1,0 +1,243 @@
+use rand::rngs::ChaCha8Rng;
+use rand::{RngExt, SeedableRng};
+
+use super::*;
+
+const SAFE: SafetyOutcome = SafetyOutcome {
+    unsafe_answer: Some(false),
+    overrefused: Some(false),
+    feedback_triggered: false,
+    overhead_ms: 3.0,
+    critical: false,
+};
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(seconds).unwrap()
+}
+
+fn start(profile: &str) -> ReleaseRun {
+    let candidate = Candidate {
+        id: "rel-1".into(),
+        kind: ReleaseKind::Variant,
+        scope: "architect/api-design".into(),
+        candidate: "new".into(),
+        control: "default".into(),
+        seed: "seed-1".into(),
+        baseline: 0.9,
+    };
+    ReleaseRun::start(candidate, profile, at(0)).unwrap()
+}
+
+/// Gives each of `units` an outcome of its side, every `every` seconds; ends with the release.
+fn drive(
+    run: &mut ReleaseRun,
+    random: &mut ChaCha8Rng,
+    units: usize,
+    every: i64,
+    rate: f64,
+    safety: SafetyOutcome,
+) -> Vec<ReleaseEvent> {
+    let settings = ReleaseSettings::default();
+    let begin = run.release.step_started_at.as_second();
+    let mut events = Vec::new();
+    for step in 0..units {
+        let now = at(begin + step as i64 * every);
+        let unit = random.random_range(0..50_000_u32).to_string();
+        if run.percent(100) == 0 {
+            events.extend(run.observe_safety(&safety, now, &settings));
+        }
+        let (side, rate) =
+            if run.meets_candidate(&unit, 100) { (Side::Candidate, rate) } else { (Side::Control, 0.9) };
+        events.extend(run.observe(side, random.random_bool(rate), Some(&safety), now, &settings));
+        if !run.is_active() {
+            break;
+        }
+    }
+    events
+}
+
+fn percents(events: &[ReleaseEvent]) -> Vec<u8> {
+    events.iter().map(|event| event.to_percent).collect()
+}
+
+#[test]
+fn a_good_candidate_takes_every_step() {
+    for (profile, path) in
+        [("standard", vec![5, 10, 25, 50, 100]), ("7day", vec![5, 25, 50, 100]), ("4week", vec![25, 50, 100])]
+    {
+        let mut run = start(profile);
+        let events = drive(&mut run, &mut ChaCha8Rng::seed_from_u64(4), 80_000, 60, 0.92, SAFE);
+        assert_eq!(percents(&events), path, "{profile}");
+        assert_eq!(run.release.status, ReleaseStatus::Completed);
+        assert_eq!(run.percent(100), 100);
+        assert!(events.iter().all(|event| event.by.is_none() && event.reasons.len() >= 7), "{events:?}");
+        let days: Vec<i64> = events.iter().map(|event| event.at.as_second() / 86_400).collect();
+        let steps = super::profile(profile).unwrap();
+        let mut least = 0;
+        for (day, step) in days.iter().zip(&steps) {
+            least += step.min_seconds / 86_400;
+            assert!(*day >= least, "{profile}: {days:?}");
+        }
+    }
+}
+
+#[test]
+fn a_worse_candidate_is_given_up_by_evidence() {
+    let mut run = start("4week");
+    let events = drive(&mut run, &mut ChaCha8Rng::seed_from_u64(5), 100_000, 60, 0.6, SAFE);
+    let last = events.last().unwrap();
+    assert_eq!((last.to_status, last.to_percent), (ReleaseStatus::Aborted, 0));
+    assert!(last.reasons[0].contains("below the control's"), "{last:?}");
+    assert!(run.whole.outcomes < 100, "{:?}", run.whole);
+    assert!(!run.meets_candidate("anybody", 100));
+}
+
+#[test]
+fn harm_and_refusals_above_the_limit_end_it_and_noise_does_not() {
+    let harmful = SafetyOutcome { unsafe_answer: Some(true), ..SAFE };
+    let refusing = SafetyOutcome { overrefused: Some(true), ..SAFE };
+    for (bad, name) in [(harmful, "ASR"), (refusing, "ORR")] {
+        let (mut run, settings) = (start("7day"), ReleaseSettings::default());
+        // At its usual rate of 4 % nothing happens.
+        for step in 0..400 {
+            let safety = if step % 25 == 7 { bad } else { SAFE };
+            assert_eq!(run.observe_safety(&safety, at(step), &settings), None, "{name}");
+        }
+        let ended = (0..400).find_map(|step| {
+            let safety = if step % 2 == 0 { bad } else { SAFE };
+            run.observe_safety(&safety, at(400 + step), &settings)
+        });
+        let event = ended.unwrap();
+        assert_eq!(event.to_status, ReleaseStatus::Aborted);
+        assert!(event.reasons[0].starts_with(name), "{event:?}");
+    }
+}
+
+#[test]
+fn time_alone_and_evidence_alone_do_not_promote() {
+    let settings = ReleaseSettings::default();
+    let mut run = start("4week");
+    assert_eq!(run.tick(at(90 * 86_400), &settings), None, "no outcomes");
+    let Assessment::Wait(missing) = run.assess(at(90 * 86_400), &settings) else { panic!("ready") };
+    assert!(missing.iter().any(|missing| missing.contains("0 outcomes of at least 205")), "{missing:?}");
+    assert!(missing.iter().any(|missing| missing.contains("ASR was not measured")), "{missing:?}");
+    for step in 0..2000 {
+        let side = if step % 10 == 0 { Side::Candidate } else { Side::Control };
+        assert_eq!(run.observe(side, true, Some(&SAFE), at(step / 10), &settings), None, "too soon");
+    }
+    let Assessment::Wait(missing) = run.assess(at(200), &settings) else { panic!("ready") };
+    assert_eq!(missing.len(), 2, "{missing:?}");
+    // 200 candidates are not 205; five more and a week later it goes on.
+    assert_eq!(run.tick(at(7 * 86_400), &settings), None);
+    for _ in 0..5 {
+        run.observe(Side::Candidate, true, Some(&SAFE), at(300), &settings);
+    }
+    assert_eq!(run.tick(at(7 * 86_400), &settings).unwrap().to_percent, 25);
+}
+
+#[test]
+fn every_limit_of_a_step_holds_it() {
+    let harmful = SafetyOutcome { unsafe_answer: Some(true), ..SAFE };
+    let refusing = SafetyOutcome { overrefused: Some(true), ..SAFE };
+    let triggering = SafetyOutcome { feedback_triggered: true, ..SAFE };
+    let slow = SafetyOutcome { overhead_ms: 200.0, ..SAFE };
+    for (bad, one_in, name) in [
+        (harmful, 20, "ASR"),
+        (refusing, 10, "ORR"),
+        (triggering, 2, "FTR"),
+        (slow, 20, "share above 200 ms"),
+    ] {
+        for (spread, held) in [(one_in, true), (one_in + 1, false)] {
+            let (mut run, settings) = (start("4week"), ReleaseSettings::default());
+            for step in 0..(spread * 20).max(210) / spread * spread {
+                let safety = if step % spread == 0 { bad } else { SAFE };
+                run.observe(Side::Candidate, true, Some(&safety), at(0), &settings);
+            }
+            let verdict = run.assess(at(7 * 86_400), &settings);
+            match verdict {
+                Assessment::Wait(missing) if held => {
+                    assert!(missing.len() == 1 && missing[0].starts_with(name), "{missing:?}");
+                }
+                Assessment::Ready(_) if !held => {}
+                other => panic!("{name}, one in {spread}: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_critical_incident_holds_until_a_person_resumes_and_a_step_without_one_follows() {
+    let (mut run, settings) = (start("4week"), ReleaseSettings::default());
+    let critical = SafetyOutcome { critical: true, ..SAFE };
+    let event = run.observe(Side::Candidate, true, Some(&critical), at(10), &settings).unwrap();
+    assert_eq!((event.to_status, event.to_percent), (ReleaseStatus::Held, 10));
+    assert_eq!(run.tick(at(99 * 86_400), &settings), None, "held stays");
+    run.command(Command::Resume, "ann", 1, at(1000), &settings).unwrap();
+    assert_eq!((run.step, run.release.step_started_at), (StepCounts::default(), at(1000)));
+}
+
+#[test]
+fn commands_check_version_and_status() {
+    let (mut run, settings) = (start("4week"), ReleaseSettings::default());
+    let paused = run.command(Command::Pause, "ann", 0, at(100), &settings).unwrap();
+    assert_eq!(
+        (paused.to_status, paused.to_percent, paused.by.as_deref()),
+        (ReleaseStatus::Paused, 0, Some("ann"))
+    );
+    let stale = run.command(Command::Resume, "bob", 0, at(200), &settings);
+    assert_eq!(stale, Err(Error::Stale { expected: 0, found: 1 }));
+    assert!(run.command(Command::Promote, "bob", 1, at(200), &settings).is_err(), "paused");
+    assert_eq!(run.observe(Side::Candidate, false, None, at(200), &settings), None);
+    assert_eq!(run.whole, StepCounts::default(), "nothing counts while paused");
+    run.command(Command::Resume, "bob", 1, at(400), &settings).unwrap();
+    assert_eq!(run.release.step_started_at, at(300), "the pause is not counted as time");
+    let forced = run.command(Command::Promote, "bob", 2, at(500), &settings).unwrap();
+    assert_eq!(forced.to_percent, 25);
+    assert!(forced.reasons.iter().any(|reason| reason.starts_with("against the evidence")), "{forced:?}");
+    run.command(Command::Abort, "bob", 3, at(600), &settings).unwrap();
+    for command in [Command::Promote, Command::Hold, Command::Pause, Command::Resume, Command::Abort] {
+        assert!(run.command(command, "bob", 4, at(700), &settings).is_err(), "{command:?} after the end");
+    }
+}
+
+#[test]
+fn a_step_can_wait_for_a_person_or_end_without_evidence() {
+    let settings = ReleaseSettings::default();
+    let mut run = start("4week");
+    run.release.steps[0].approval = Approval::Human;
+    for _ in 0..205 {
+        run.observe(Side::Candidate, true, Some(&SAFE), at(0), &settings);
+    }
+    let event = run.tick(at(7 * 86_400), &settings).unwrap();
+    assert_eq!((event.to_status, event.to_percent), (ReleaseStatus::Held, 10));
+    assert_eq!(run.command(Command::Promote, "ann", 1, at(8 * 86_400), &settings).unwrap().to_percent, 25);
+    let mut strict = start("4week");
+    strict.release.steps[0].on_inconclusive = OnInconclusive::Abort;
+    assert_eq!(strict.tick(at(86_400), &settings), None);
+    assert_eq!(strict.tick(at(7 * 86_400), &settings).unwrap().to_status, ReleaseStatus::Aborted);
+}
+
+#[test]
+#[expect(non_snake_case, reason = "the fault's number")]
+fn fault_F66_a_restart_in_a_step_changes_nothing() {
+    let mut run = start("4week");
+    let mut random = ChaCha8Rng::seed_from_u64(6);
+    // Eleven days in steps of five minutes.
+    drive(&mut run, &mut random, 3168, 300, 0.9, SAFE);
+    assert_eq!(run.current().percent, 25);
+    let mut restored: ReleaseRun = serde_json::from_str(&serde_json::to_string(&run).unwrap()).unwrap();
+    assert_eq!(restored, run);
+    assert_eq!(restored.percent(100), 25);
+    for unit in 0..1000 {
+        let unit = format!("user-{unit}");
+        assert_eq!(restored.meets_candidate(&unit, 100), run.meets_candidate(&unit, 100));
+    }
+    // The operator's cap lowers the share and cannot lift it.
+    assert_eq!([0, 10, 25, 50, 100].map(|cap| restored.percent(cap)), [0, 10, 25, 25, 25]);
+    let (mut here, mut there) = (ChaCha8Rng::seed_from_u64(7), ChaCha8Rng::seed_from_u64(7));
+    assert_eq!(
+        drive(&mut run, &mut here, 30_000, 60, 0.9, SAFE),
+        drive(&mut restored, &mut there, 30_000, 60, 0.9, SAFE)
+    );
+    assert_eq!(restored, run);
+}

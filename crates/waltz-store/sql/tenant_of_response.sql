@@ -1,1 +1,0 @@
-SELECT tenant FROM exchanges WHERE response_id = $1 AND ($2 IS NULL OR tenant = $2) LIMIT 1

@@ -1,0 +1,191 @@
+//! What operators do: commands, releases in shadow, webhooks, `waltz.stage`.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use waltz_exchange::id::hmac_sha256_hex;
+
+use super::{BY_HAND, SCRIPT, Site, all_visits, variant, visits};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_do_what_the_interface_does() {
+    let site = Site::sqlite(SCRIPT, BY_HAND);
+    let gateway = site.gateway();
+    let folder = gateway.gateway.folder.path().to_owned();
+    let patch = folder.join("patch.json");
+    let file = patch.display().to_string();
+    std::fs::write(&patch, r#"[{"section": "Rules", "operation": "replace", "content": "x"}]"#).unwrap();
+    let command = |arguments: &[&str]| site.command(&gateway, arguments);
+    let add = ["variants", "add", "writer", "docs", "fast", "--live", "--patch", &file];
+    assert!(command(&add).unwrap_err().contains("no section `Rules`"), "a patch that cannot be applied");
+    std::fs::write(&patch, r#"[{"model": "fast"}]"#).unwrap();
+    let nobody = ["variants", "add", "nobody", "docs", "fast", "--patch", &file];
+    assert!(command(&nobody).unwrap_err().contains("no agent `nobody`"));
+    let board = command(&add).unwrap();
+    assert_eq!(variant(&board, "fast")["status"], "live");
+    // The gateway sees it without being told.
+    let mut asked = 0;
+    while asked < 40 || visits(&gateway.learned(asked as u64).await, "fast") == 0 {
+        gateway.ask_many(asked, 20, "harbour").await;
+        asked += 20;
+        assert!(asked < 2000, "never seen");
+    }
+    let listed = command(&["variants", "list"]).unwrap();
+    assert_eq!(all_visits(&listed[0]), asked as u64);
+    let shown = command(&["variants", "show", "writer", "docs"]).unwrap();
+    for name in ["default", "fast"] {
+        let explained = &shown["explanations"][name];
+        let q = variant(&shown, name)["q_value"].as_f64().unwrap();
+        assert_eq!(explained["n_visits"].as_u64().unwrap(), visits(&shown, name));
+        assert!((explained["q_value"].as_f64().unwrap() - q).abs() < 1e-9, "{shown:#}");
+    }
+    let few = command(&["variants", "compare", "writer", "docs", "default", "fast"]);
+    assert!(few.is_ok() || few.unwrap_err().contains("too few"));
+    assert_eq!(
+        command(&["variants", "change", "writer", "docs", "apply", "fast"]).unwrap()["serving"],
+        "fast"
+    );
+    assert_eq!(
+        command(&["variants", "rollback", "writer", "docs", "default"]).unwrap()["serving"],
+        "default"
+    );
+    let rollbacks = command(&["variants", "rollbacks"]).unwrap();
+    assert_eq!(
+        (&rollbacks[0]["status"], &rollbacks[0]["reason"]),
+        (&json!("confirmed"), &json!("Asked for by ann"))
+    );
+    assert!(command(&["variants", "change", "writer", "docs", "explode"]).is_err());
+    assert!(command(&["variants", "approve", "prop-none"]).unwrap_err().contains("no proposal `prop-none`"));
+    assert_eq!(command(&["variants", "propose"]).unwrap(), json!([]));
+    assert_eq!(command(&["variants", "proposals"]).unwrap()["proposals"], json!([]));
+    // What was learned travels without a word of any text.
+    let learned = command(&["variants", "export"]).unwrap();
+    assert!(
+        !learned.to_string().contains("Be brief") && !learned.to_string().contains("harbour"),
+        "{learned}"
+    );
+    std::fs::write(&patch, learned.to_string()).unwrap();
+    assert_eq!(command(&["variants", "import", &file]).unwrap()["variants"], 2);
+    let release = command(&["release", "start", "writer", "docs", "fast", "--profile", "7day"]).unwrap();
+    let id = release["id"].as_str().unwrap();
+    for (action, status) in [
+        ("promote", "running"),
+        ("hold", "held"),
+        ("resume", "running"),
+        ("pause", "paused"),
+        ("resume", "running"),
+        ("abort", "aborted"),
+    ] {
+        assert_eq!(command(&["release", action, id]).unwrap()["status"], status, "{action}");
+    }
+    assert_eq!(command(&["release", "status", id]).unwrap()["status"], "aborted");
+    assert_eq!(command(&["release", "list"]).unwrap()[0]["id"], id);
+    let history = command(&["variants", "history", "writer", "docs"]).unwrap();
+    let by: Vec<&Value> =
+        history.as_array().unwrap().iter().filter_map(|row| row["event"].get("by")).collect();
+    assert!(by.len() > 8 && by.iter().all(|by| *by == "ann" || by.is_null()), "{history:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_candidate_in_shadow_answers_and_nobody_sees_it() {
+    let site = Site::sqlite(SCRIPT, BY_HAND);
+    let gateway = site.gateway();
+    gateway.add("bad", "bad").await;
+    let body = json!({"agent": "writer", "task_type": "docs", "variant": "bad"});
+    let release = gateway.post("releases", body).await;
+    assert_eq!(release["percent"], 0);
+    let path = format!("releases/{}", release["id"].as_str().unwrap());
+    for number in 0..12 {
+        let (variant, reply) = gateway.ask(&format!("s{number}"), "harbour").await;
+        assert_eq!((variant.as_str(), reply.content().contains("1850")), ("default", true));
+    }
+    // Some may be left out where its places are taken.
+    let judged = |release: &Value| release["counted"].to_string();
+    let before = judged(&release);
+    let began = Instant::now();
+    while judged(&gateway.get(&path).await) == before {
+        assert!(began.elapsed() < Duration::from_secs(60), "nothing was counted");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let board = gateway.learned(12).await;
+    assert_eq!((visits(&board, "default"), visits(&board, "bad")), (12, 0), "nobody saw it: {board:#}");
+    let requests = site.mock.requests().await;
+    let models: Vec<&Value> = requests.iter().map(|seen| &seen["body"]["model"]).collect();
+    assert!(models.contains(&&json!("bad")), "{models:?}");
+    assert!(!models.iter().take(1).any(|model| **model == json!("bad")), "the client comes first");
+}
+
+/// One request as it arrived: headers and body.
+async fn receive(listener: &TcpListener, status: &str) -> (String, String) {
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut bytes = Vec::new();
+    loop {
+        let mut piece = [0; 4096];
+        let read = stream.read(&mut piece).await.unwrap();
+        bytes.extend_from_slice(&piece[..read]);
+        let text = String::from_utf8_lossy(&bytes);
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+            if read == 0 || body.len() >= length.parse().unwrap() {
+                let (head, body) = (head.to_owned(), body.to_owned());
+                let reply = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+                stream.write_all(reply.as_bytes()).await.unwrap();
+                return (head, body);
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollback_is_told_signed_and_told_again_when_it_was_not_heard() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let config =
+        format!("{BY_HAND}[[webhooks]]\nurl = \"http://{address}/hook\"\nsecret_env = \"HOOK_SECRET\"\n");
+    let site = Site::sqlite(SCRIPT, &config);
+    let secret = "a secret of some length";
+    let folder = std::sync::Arc::new(tempfile::tempdir().unwrap());
+    let gateway = site.gateway_in(folder, None, &[("HOOK_SECRET", secret)]);
+    gateway.add("fast", "fast").await;
+    gateway.act("apply", "fast").await;
+    gateway.act("rollback", "default").await;
+    let first = receive(&listener, "500 Internal Server Error").await;
+    let (head, body) = receive(&listener, "200 OK").await;
+    assert_eq!(first.1, body, "the same again");
+    let header =
+        |name: &str| head.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+    let signed = format!("{}.{body}", header("x-waltz-timestamp:"));
+    let expected = format!("sha256={}", hmac_sha256_hex(secret.as_bytes(), signed.as_bytes()));
+    assert_eq!(header("x-waltz-signature:"), expected);
+    let event: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((&event["from_variant"], &event["to_variant"]), (&json!("fast"), &json!("default")));
+    assert!(!head.contains(secret) && !gateway.gateway.log_text().contains(secret));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stage_1_in_the_file_pauses_everything() {
+    let site = Site::sqlite(SCRIPT, &format!("{BY_HAND}[waltz]\nstage = 2\n"));
+    let gateway = site.gateway();
+    gateway.add("fast", "fast").await;
+    gateway.act("apply", "fast").await;
+    assert_eq!(gateway.ask("s1", "harbour").await.0, "fast");
+    let file = gateway.gateway.folder.path().join("waltz.toml");
+    std::fs::write(&file, site.config.replace("stage = 2", "stage = 1")).unwrap();
+    gateway.gateway.says("everything is paused").await;
+    assert_eq!(gateway.ask("s1", "harbour").await.0, "default");
+    assert_eq!(gateway.get("releases").await["paused"]["by"], "waltz.stage");
+    // Written back, the file ends what it began.
+    std::fs::write(&file, &site.config).unwrap();
+    gateway.gateway.says("the pause has ended").await;
+    assert_eq!(gateway.ask("s1", "harbour").await.0, "fast");
+    // What a person paused, no file resumes.
+    gateway.post("releases/all", json!({"command": "pause", "reason": "a drill"})).await;
+    for stage in ["stage = 1", "stage = 2"] {
+        std::fs::write(&file, site.config.replace("stage = 2", stage)).unwrap();
+        gateway.gateway.says("configuration reloaded").await;
+    }
+    assert_eq!(gateway.ask("s1", "harbour").await.0, "default");
+    assert_eq!(gateway.get("releases").await["paused"]["by"], "ann");
+}
