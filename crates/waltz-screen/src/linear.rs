@@ -52,6 +52,12 @@ pub struct ResponseScores {
     pub categories: [f32; 8],
 }
 
+/// The raw scores of a text that matter.
+struct Chunks {
+    first: [f32; COLUMNS],
+    worst: [f32; COLUMNS],
+}
+
 impl LinearJudge {
     /// The judge that is embedded in the program.
     pub fn builtin() -> Result<Self, WeightsError> {
@@ -71,7 +77,7 @@ impl LinearJudge {
     /// Reads a prompt. A text without words asks for nothing.
     pub fn read_prompt(&self, prompt: &str) -> PromptScores {
         let text = Text::new(prompt);
-        let Some(raw) = self.worst_chunk(&text, |raw| raw[PROMPT]) else {
+        let Some(Chunks { worst: raw, .. }) = self.chunks(&text, PROMPT) else {
             return PromptScores::default();
         };
         PromptScores {
@@ -84,11 +90,11 @@ impl LinearJudge {
     /// Reads an answer to a prompt that was read before. A text without words neither harms nor refuses.
     pub fn read_response(&self, prompt: &PromptScores, response: &str) -> ResponseScores {
         let text = Text::new(response);
-        let Some(worst) = self.worst_chunk(&text, |raw| raw[RESPONSE]) else {
+        let Some(Chunks { first, worst }) = self.chunks(&text, RESPONSE) else {
             return ResponseScores::default();
         };
         // A refusal is said at the start.
-        let refusal = self.rescaled(REFUSAL, self.raw(&text, 0)[REFUSAL]);
+        let refusal = self.rescaled(REFUSAL, first[REFUSAL]);
         ResponseScores {
             harm: surest(&text, self.rescaled(RESPONSE, worst[RESPONSE] + prompt.context)),
             refusal: surest(&text, refusal),
@@ -115,9 +121,15 @@ impl LinearJudge {
         })
     }
 
-    fn worst_chunk(&self, text: &Text, score: impl Fn(&[f32; COLUMNS]) -> f32) -> Option<[f32; COLUMNS]> {
-        let chunks = (0..text.chunks()).map(|chunk| self.raw(text, chunk));
-        chunks.max_by(|left, right| score(left).total_cmp(&score(right)))
+    /// The raw scores of the first chunk and of the one with the highest score in a column; `None` for a text without
+    /// words.
+    fn chunks(&self, text: &Text, column: usize) -> Option<Chunks> {
+        let mut all = (0..text.chunks()).map(|chunk| self.raw(text, chunk));
+        let first = all.next()?;
+        let worst = all.fold(first, |worst, raw| {
+            if raw[column].total_cmp(&worst[column]).is_ge() { raw } else { worst }
+        });
+        Some(Chunks { first, worst })
     }
 
     fn categories(&self, raw: &[f32; COLUMNS]) -> [f32; 8] {
