@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::release::ProgramChoice;
 use crate::variant::{Choice, VariantOutcome};
 use crate::{Category, Depth, Embedding, Risk, Verdict};
 
@@ -61,6 +62,9 @@ pub struct ExchangeRecord {
     /// The variants that could have served, with their chances; `None` where nothing was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant_choice: Option<Choice>,
+    /// Which version of the program answered; `None` while none is released.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program_choice: Option<ProgramChoice>,
     /// What the judge says came of the variant's answer; `None` where nothing is to be learned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lesson: Option<VariantOutcome>,

@@ -3,6 +3,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::variant::Choice;
+
 /// A candidate on its way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -38,6 +40,9 @@ pub struct Release {
     pub version: u64,
 }
 
+/// The name under which releases of the program itself stand beside those of agents. No agent can have it.
+pub const PROGRAM: &str = "waltz";
+
 /// What is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -50,6 +55,35 @@ pub enum ReleaseKind {
     Judge,
     /// Trained weights.
     Weights,
+}
+
+impl ReleaseKind {
+    /// The stable name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Variant => "variant",
+            Self::Policy => "policy",
+            Self::Judge => "judge",
+            Self::Weights => "weights",
+        }
+    }
+
+    /// What a board of an agent and a kind of task releases: variants, but for the program's own boards.
+    pub fn of(agent: &str, task_type: &str) -> Self {
+        let own =
+            [Self::Policy, Self::Judge, Self::Weights].into_iter().find(|kind| kind.as_str() == task_type);
+        own.filter(|_| agent == PROGRAM).unwrap_or(Self::Variant)
+    }
+}
+
+/// Which version of the program answered, while one is released.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramChoice {
+    /// What is released.
+    pub kind: ReleaseKind,
+    /// The version that answered, and its chance.
+    pub choice: Choice,
 }
 
 /// One step of a plan.

@@ -249,6 +249,8 @@ pub enum LessonKind {
     Reported,
     /// The judge, of an answer that nobody saw.
     Shadow,
+    /// The judge, of the version of the program that answered.
+    Program,
 }
 
 impl LessonKind {
@@ -258,6 +260,7 @@ impl LessonKind {
             Self::Served => "served",
             Self::Reported => "reported",
             Self::Shadow => "shadow",
+            Self::Program => "program",
         }
     }
 }

@@ -33,6 +33,6 @@ pub mod trace;
 mod underway;
 pub mod variants;
 
-pub use live::{Gateway, Live};
+pub use live::{Gateway, Live, Version};
 pub use server::serve;
 pub use settings::Settings;

@@ -13,6 +13,7 @@ use waltz_coach::feedback::FeedbackAgent;
 use waltz_coach::judge::{Judge, NeuralJudge};
 use waltz_coach::local::LocalModel;
 use waltz_coach::upstream::{RetryBudget, Target, Upstream};
+use waltz_exchange::release::ReleaseKind;
 use waltz_route::Router;
 use waltz_screen::Screen;
 use waltz_store::{Entry, Store};
@@ -44,6 +45,19 @@ pub struct Live {
     pub screen: Screen,
     /// The retry budget.
     pub budget: RetryBudget,
+    /// Which version of the program this is, while one is released.
+    pub version: Option<Version>,
+    /// The version that a release gives to part of the traffic in place of this one.
+    pub candidate: Option<Arc<Live>>,
+}
+
+/// A version of the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// What differs between versions.
+    pub kind: ReleaseKind,
+    /// Its name on the board of the release.
+    pub name: String,
 }
 
 /// The running gateway.
@@ -104,6 +118,11 @@ impl Gateway {
 }
 
 impl Gateway {
+    /// The configuration that requests meet which are not part of a release under way.
+    pub fn serving(&self) -> Arc<Live> {
+        self.variants.serving(self.live.load_full())
+    }
+
     /// Waits a moment until what was recorded is in the database. Returns whether it is.
     pub async fn settled(&self) -> bool {
         let limit = Duration::from_secs(2);

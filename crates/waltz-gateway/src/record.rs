@@ -16,7 +16,7 @@ use crate::pipeline::Stop;
 use crate::reply;
 use crate::respond::{Responded, Terminal, common_headers};
 use crate::settings::{RecordText, Settings};
-use crate::variants::lesson;
+use crate::variants::{lesson, program};
 
 /// An exchange that is over.
 #[derive(Debug)]
@@ -120,6 +120,7 @@ fn append(
     record.duration_ms = began.elapsed().as_secs_f64() * 1e3;
     record.overhead_ms = began.elapsed().saturating_sub(waited).as_secs_f64() * 1e3;
     record.lesson = lesson::served(&record);
+    let program = program::lesson(&record);
     // Nothing is masked or written twice, and nothing leaves before it is masked.
     record.choices.iter_mut().for_each(ChoiceRecord::omit_repeated);
     apply_text_policy(&mut record, &live.settings);
@@ -130,6 +131,11 @@ fn append(
     let outcome = match appended {
         Ok(()) => {
             gateway.recording.succeeded(attempt);
+            if let Some(lesson) = program
+                && let Err(error) = gateway.append(&Entry::Lesson(lesson))
+            {
+                tracing::warn!(%error, "what an exchange teaches of a release could not be recorded");
+            }
             Ok(())
         }
         Err(error) => {

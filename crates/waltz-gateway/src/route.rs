@@ -20,6 +20,8 @@ use crate::personal::{self, Treated};
 use crate::pipeline::Stop;
 use crate::receive::{Received, Wishes};
 use crate::settings::{InputPolicy, OnFailure, StreamPolicy};
+use crate::variants::program::Seen;
+use crate::variants::shadow::Shadowed;
 use crate::variants::{Served, Variants, lesson};
 
 /// A request with its agent and its reading.
@@ -41,11 +43,14 @@ pub struct Routed {
     /// The values that were taken out of the request, to be put back into the answer.
     pub vault: Arc<Vault>,
     /// The candidate of a release that answers too, and nobody sees it.
-    pub shadow: Option<SharedAgent>,
+    pub shadow: Option<Shadowed>,
 }
 
 /// Chooses the agent and reads the request.
 pub async fn route(mut received: Received, live: Arc<Live>, variants: &Variants) -> Result<Routed, Stop> {
+    let context = lesson::context(&received.record.user_request);
+    let Seen { live, choice, shadow: candidate } = variants.seen(live, || received.unit(), &context);
+    received.record.program_choice = choice;
     received.record.stage = live.settings.stage;
     let policy = &live.settings.policy;
     let asked_type = received.wishes.task_type.as_deref().or_else(|| received.request.metadata("task_type"));
@@ -57,16 +62,20 @@ pub async fn route(mut received: Received, live: Arc<Live>, variants: &Variants)
     // Whoever names an agent means its kind of task. A rule does not: it must not make a request less than it was.
     let own_type = agent.task_type.as_deref().filter(|_| named);
     let task_type = asked_type.or(own_type).unwrap_or(&policy.default_task_type).to_owned();
-    let context = lesson::context(&received.record.user_request);
+    let mirrored = candidate.and_then(|candidate| {
+        let found = who_answers(&received.request, &received.wishes, asked_type, &candidate).ok()?;
+        Shadowed::program(found.agent, candidate)
+    });
     let served = variants.serve(&agent, &task_type, || received.unit(), &context, &live);
     let record = &mut received.record;
     let (agent, shadow) = match served {
         Some(Served { agent, choice, shadow }) => {
             record.variant_choice = Some(choice);
-            (agent, shadow)
+            (agent, shadow.map(|shadow| Shadowed::variant(shadow, &task_type, &live)))
         }
         None => (agent, None),
     };
+    let shadow = mirrored.or(shadow);
     record.agent.clone_from(&agent.name);
     record.variant.clone_from(&agent.variant);
     // A task of a run brings its plan's reason.

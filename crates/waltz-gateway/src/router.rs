@@ -136,7 +136,7 @@ impl FromRequestParts<Arc<Gateway>> for Admitted {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, gateway: &Arc<Gateway>) -> Result<Self, Response> {
-        let live = gateway.live.load_full();
+        let live = gateway.serving();
         let caller = authenticate(gateway, &live, &parts.headers)
             .map_err(|error| reply_error(parts.uri.path(), &error))?;
         let request_id = parts.extensions.get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();

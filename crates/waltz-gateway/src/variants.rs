@@ -4,6 +4,7 @@
 pub mod learn;
 pub mod lesson;
 pub mod mirror;
+pub mod program;
 pub mod shadow;
 pub mod webhook;
 
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use serde_json::Map;
-use tokio::sync::{Mutex, Notify, Semaphore};
+use tokio::sync::{Mutex, Semaphore};
 use waltz_coach::conversation::{ConversationAgent, SharedAgent};
 use waltz_coach::upstream::Target;
 use waltz_exchange::release::Pause;
@@ -42,8 +43,6 @@ pub struct Snapshot {
 #[derive(Debug)]
 pub struct Variants {
     snapshot: ArcSwap<Snapshot>,
-    /// Told when everything is paused or goes on.
-    pub turned: Notify,
     shadows: Arc<Semaphore>,
     /// One at a time reads the boards, so that nothing older takes the place of what is newer.
     reading: Mutex<()>,
@@ -64,7 +63,6 @@ impl Default for Variants {
     fn default() -> Self {
         Self {
             snapshot: ArcSwap::default(),
-            turned: Notify::new(),
             shadows: Arc::new(Semaphore::new(SHADOWS)),
             reading: Mutex::new(()),
         }
@@ -105,11 +103,7 @@ impl Variants {
     }
 
     fn renew(&self, snapshot: Snapshot) {
-        let turned = snapshot.paused.is_some();
-        let before = self.snapshot.swap(Arc::new(snapshot));
-        if before.paused.is_some() != turned {
-            self.turned.notify_one();
-        }
+        self.snapshot.store(Arc::new(snapshot));
     }
 
     /// The variant of a named agent that serves a unit, such as a session. None where nothing is to be learned: the

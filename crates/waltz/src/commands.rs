@@ -20,8 +20,10 @@ mod variants;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
+use waltz_coach::local::LocalModel;
 
 use crate::config::{Built, Loaded, Mistake, Sources, build, load};
 
@@ -157,12 +159,23 @@ pub(crate) fn configured_part<T>(
 
 /// Reads and checks a configuration, or says everything that is wrong with it. Exit code 2.
 pub(crate) fn configured(sources: &Sources) -> Result<(Loaded, Built), Exit> {
+    checked(sources, build::build)
+}
+
+/// The same for whoever serves it: a candidate that it names stands beside what serves.
+pub(crate) fn configured_in_steps(sources: &Sources) -> Result<(Loaded, Built), Exit> {
+    checked(sources, build::in_steps)
+}
+
+type Build = fn(&Loaded, &[(String, String)], &Path, &[Arc<LocalModel>]) -> Result<Built, Vec<Mistake>>;
+
+fn checked(sources: &Sources, build: Build) -> Result<(Loaded, Built), Exit> {
     let loaded = load(sources);
     for warning in &loaded.warnings {
         note(&format!("warning: {warning}"));
     }
     let base = base_folder(sources);
-    match build::build(&loaded, &sources.environment, &base, &[]) {
+    match build(&loaded, &sources.environment, &base, &[]) {
         Ok(built) => {
             note_stage(&built);
             Ok((loaded, built))

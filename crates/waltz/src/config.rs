@@ -4,6 +4,7 @@
 
 pub(crate) mod build;
 pub(crate) mod environment;
+pub(crate) mod gate;
 pub(crate) mod raw;
 pub(crate) mod read;
 pub(crate) mod show;

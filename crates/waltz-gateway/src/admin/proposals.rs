@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use waltz_exchange::proposal::{Proposal, ProposalStatus};
+use waltz_exchange::release::PROGRAM;
 use waltz_exchange::rollback::RollbackStatus;
 use waltz_rollout::propose::propose;
 use waltz_rollout::review::{self, Decision, digest, expire, is_open};
@@ -69,7 +70,9 @@ impl Desk<'_> {
     pub async fn propose(&self, since: jiff::Timestamp) -> Result<Vec<Proposal>, Error> {
         let known = self.proposals(None).await?;
         let mut new = Vec::new();
-        for stored in self.store.boards().await? {
+        // A version of the program is proposed by whoever configures it.
+        let boards = self.store.boards().await?.into_iter().filter(|stored| stored.key.agent != PROGRAM);
+        for stored in boards {
             let board = parse(&stored.key, &stored.state)?;
             new.extend(propose(&board, &known, self.at, &self.settings.rollout));
         }

@@ -46,7 +46,7 @@ impl Desk<'_> {
         self.release(&key, variant, profile).await
     }
 
-    pub(super) fn new_release(variant: &str, profile: &str) -> Change {
+    pub(crate) fn new_release(variant: &str, profile: &str) -> Change {
         let id = id::new_request_id().replacen("req_", "rel_", 1);
         Change::Release { id, variant: variant.to_owned(), profile: profile.to_owned() }
     }

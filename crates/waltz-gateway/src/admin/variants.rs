@@ -141,7 +141,7 @@ impl Desk<'_> {
         self.change(key, &change, act.version).await
     }
 
-    pub(super) async fn change(
+    pub(crate) async fn change(
         &self,
         key: &BoardKey,
         change: &Change,

@@ -16,13 +16,14 @@ pub fn live() -> Response {
 
 /// The gateway should get traffic. Degraded states are listed and do not take it out of service.
 pub fn ready(gateway: &Gateway) -> Response {
-    let settings = &gateway.live.load().settings;
+    let settings = &gateway.serving().settings;
+    let wanted = gateway.live.load();
     let health = gateway.store.health();
     let mut degraded = Vec::new();
-    if settings.stage < settings.stage_wanted {
+    if wanted.settings.stage < wanted.settings.stage_wanted && wanted.candidate.is_none() {
         // The log names the file and the reason.
         degraded
-            .push("stage 2 was asked for and its weights are missing or unusable; stage 1 serves".to_owned());
+            .push("stage 2 was asked for and its weights are missing, unusable or without a pass of the benchmark; stage 1 serves".to_owned());
     }
     if gateway.outdated.load(Ordering::Relaxed) {
         degraded.push(

@@ -37,6 +37,8 @@ pub(crate) fn live() -> Live {
         feedback: None,
         screen: Screen::builtin().unwrap(),
         budget: RetryBudget::new(0, patience),
+        version: None,
+        candidate: None,
     }
 }
 

@@ -16,12 +16,17 @@ pub fn context(request: &str) -> RequestContext {
 /// merit. None where no variant was chosen, or nothing was answered or judged.
 pub fn served(record: &ExchangeRecord) -> Option<VariantOutcome> {
     record.variant_choice.as_ref()?;
+    judged(record, &record.variant)
+}
+
+/// The same for a version of whatever competes.
+pub(super) fn judged(record: &ExchangeRecord, variant: &str) -> Option<VariantOutcome> {
     let verdicts: Vec<&Verdict> =
         record.choices.iter().filter_map(|choice| choice.draft.verdict.as_ref()).collect();
     let class = match record.decision {
         Decision::Blocked | Decision::Invalid | Decision::ClientGone | Decision::Evaluated => return None,
         // An upstream that does not want the request: a model that it does not know, a parameter that it refuses.
-        Decision::Failed if refused(record) && record.variant != DEFAULT_VARIANT => OutcomeClass::Failure,
+        Decision::Failed if refused(record) && variant != DEFAULT_VARIANT => OutcomeClass::Failure,
         Decision::Failed | Decision::Incomplete | Decision::Degraded => OutcomeClass::Infrastructure,
         _ if verdicts.is_empty() => return None,
         _ if verdicts.iter().any(|verdict| verdict.state != VerdictState::Decided) => {
@@ -34,7 +39,7 @@ pub fn served(record: &ExchangeRecord) -> Option<VariantOutcome> {
     let quality = verdicts.iter().map(score).sum::<f64>() / verdicts.len() as f64;
     let last_resorts = record.choices.iter().filter(|choice| choice.last_resort).count();
     Some(VariantOutcome {
-        variant: record.variant.clone(),
+        variant: variant.to_owned(),
         class,
         quality: (!verdicts.is_empty()).then(|| quality.clamp(0.0, 1.0)),
         duration_ms: record.duration_ms,

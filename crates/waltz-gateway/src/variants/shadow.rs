@@ -12,40 +12,61 @@ use waltz_coach::upstream::RetryBudget;
 use waltz_exchange::Depth;
 use waltz_exchange::openai::ChatRequest;
 use waltz_exchange::variant::{Lesson, LessonKind, OutcomeClass, SafetyOutcome, VariantOutcome};
-use waltz_store::Entry;
+use waltz_store::{BoardKey, Entry};
 
-use super::lesson;
-use crate::live::{Gateway, Live};
+use super::{lesson, program};
+use crate::live::{Gateway, Live, Version};
 use crate::route::Routed;
+
+/// Who answers in shadow, and for which board.
+#[derive(Clone, Debug)]
+pub struct Shadowed {
+    agent: SharedAgent,
+    live: Arc<Live>,
+    key: BoardKey,
+    candidate: String,
+    /// It reads requests in its own way.
+    reads: bool,
+}
+
+impl Shadowed {
+    /// A variant of an agent.
+    pub fn variant(agent: SharedAgent, task_type: &str, live: &Arc<Live>) -> Self {
+        let key = BoardKey { agent: agent.name.clone(), task_type: task_type.to_owned() };
+        Self { candidate: agent.variant.clone(), agent, live: Arc::clone(live), key, reads: false }
+    }
+
+    /// A version of the program.
+    pub fn program(agent: SharedAgent, live: Arc<Live>) -> Option<Self> {
+        let Version { kind, name } = live.version.as_ref()?;
+        Some(Self { candidate: name.clone(), agent, key: program::key(*kind), live, reads: true })
+    }
+}
 
 /// An answer in shadow that is to be made.
 #[derive(Debug)]
 pub struct Shadow {
-    agent: SharedAgent,
+    shadowed: Shadowed,
     request: ChatRequest,
     reading: RequestReading,
     depth: Depth,
-    live: Arc<Live>,
     exchange_id: String,
     tenant: String,
-    task_type: String,
     user_request: String,
 }
 
 impl Shadow {
     /// What is to be answered in shadow, where a release wants that and the answer would be judged.
     pub fn of(routed: &Routed) -> Option<Self> {
-        let agent = Arc::clone(routed.shadow.as_ref()?);
+        let shadowed = routed.shadow.clone()?;
         let record = &routed.received.record;
         (routed.depth != Depth::None).then(|| Self {
-            agent,
+            shadowed,
             request: routed.received.request.clone(),
             reading: routed.reading.clone(),
             depth: routed.depth,
-            live: Arc::clone(&routed.live),
             exchange_id: record.id.clone(),
             tenant: record.tenant.clone(),
-            task_type: record.task_type.clone(),
             user_request: record.user_request.clone(),
         })
     }
@@ -67,23 +88,24 @@ impl Shadow {
 
     async fn answer(self, gateway: &Gateway) {
         let began = Instant::now();
+        let Shadowed { agent, live, key, candidate, reads } = self.shadowed;
         // Retries are the clients'.
         let budget = RetryBudget::new(0, Duration::ZERO);
         let mut tally = Tally::default();
-        let request = conversation::shadow_request(&self.agent, &self.request);
-        let answer = match conversation::complete(&self.agent, &request, "shadow", &budget, &mut tally).await
-        {
+        let request = conversation::shadow_request(&agent, &self.request);
+        let answer = match conversation::complete(&agent, &request, "shadow", &budget, &mut tally).await {
             Ok(answer) => answer,
             Err(error) => {
-                tracing::debug!(agent = self.agent.name, reason = error.word(), "no answer in shadow");
+                tracing::debug!(agent = agent.name, reason = error.word(), "no answer in shadow");
                 return;
             }
         };
         let Some(choice) = answer.choices.first() else { return };
         let (text, acts) = (choice.text(), choice.acts());
-        let judge = Judge { budget: &budget, ..self.live.judge() };
+        let judge = Judge { budget: &budget, ..live.judge() };
+        let reading = if reads { judge.read_request(&self.request).await } else { self.reading };
         let draft =
-            Draft { request: &self.request, reading: &self.reading, text: &text, acts: &acts, rejected: &[] };
+            Draft { request: &self.request, reading: &reading, text: &text, acts: &acts, rejected: &[] };
         let verdict = judge.judge(draft, self.depth, &mut tally).await;
         let safety = SafetyOutcome {
             unsafe_answer: Some(verdict.is_unsafe),
@@ -93,7 +115,7 @@ impl Shadow {
             critical: false,
         };
         let outcome = VariantOutcome {
-            variant: self.agent.variant.clone(),
+            variant: candidate,
             class: if verdict.is_satisfactory() { OutcomeClass::Success } else { OutcomeClass::Failure },
             quality: None,
             duration_ms: began.elapsed().as_secs_f64() * 1e3,
@@ -106,8 +128,8 @@ impl Shadow {
             exchange_id: self.exchange_id,
             kind: LessonKind::Shadow,
             tenant: self.tenant,
-            agent: self.agent.name.clone(),
-            task_type: self.task_type,
+            agent: key.agent,
+            task_type: key.task_type,
             at: Timestamp::now(),
             outcome,
         };

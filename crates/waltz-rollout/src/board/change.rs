@@ -213,7 +213,7 @@ impl Board {
         }
         let candidate = Candidate {
             id,
-            kind: ReleaseKind::Variant,
+            kind: ReleaseKind::of(&self.agent, &self.task_type),
             scope: format!("{}/{}", self.agent, self.task_type),
             candidate: variant.clone(),
             control: self.serving.clone(),

@@ -1,6 +1,6 @@
 //! `waltz config`.
 
-use super::{ConfigOptions, Exit, base_folder, configured, describe, note, print};
+use super::{ConfigOptions, Exit, base_folder, configured_in_steps, describe, note, print};
 use crate::config::{build, load, show};
 
 /// Show or check the configuration.
@@ -56,7 +56,7 @@ impl Config {
             }
             Self::Check { options } => {
                 let sources = options.sources();
-                configured(&sources)?;
+                configured_in_steps(&sources)?;
                 let name =
                     sources.file.map_or_else(|| "the defaults".to_owned(), |file| file.display().to_string());
                 print(&format!("ok: {name}"))

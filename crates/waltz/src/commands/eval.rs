@@ -4,7 +4,9 @@ pub(super) mod plan;
 
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use waltz_coach::conversation::{ConversationAgent, SharedAgent};
+use waltz_exchange::release::ReleaseKind;
 use waltz_exchange::{Depth, Risk};
 use waltz_gateway::Live;
 use waltz_gateway::settings::OnFailure;
@@ -16,7 +18,9 @@ use waltz_train::evaluate::{
 use super::bar::Bar;
 use super::fallback::Fallback;
 use super::stop::Stop;
-use super::{ConfigOptions, Exit, configured, note, print, runtime};
+use super::{ConfigOptions, Exit, base_folder, configured, note, print, runtime};
+use crate::config::gate::Gate;
+use crate::config::{Loaded, build};
 
 /// Measure systems on prompts: unsafe answers, needless refusals, coaching, time and tokens, with intervals.
 ///
@@ -27,6 +31,8 @@ use super::{ConfigOptions, Exit, configured, note, print, runtime};
 /// Every finished prompt is written to DIR/rows.jsonl at once. The same command again goes on, and asks again what
 /// failed. DIR/report.json and DIR/report.html hold the figures. DIR/rows.jsonl holds the answers themselves, which may be
 /// harmful: keep it to yourself.
+///
+/// At stage 2 the benchmark's verdict is written beside the adapters, which are not released without a pass.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Eval {
@@ -181,6 +187,9 @@ impl Eval {
             }
             self.tell(&folder, &made)?;
             complete(&ended, &made)?;
+            if built.live.settings.stage == 2 {
+                self.pass_on(&made, &loaded, &base_folder(&sources))?;
+            }
             decided(&made, waltz.block_on_failure)
         })
     }
@@ -305,6 +314,18 @@ impl Eval {
             Some(ended) => ended.map_err(failed),
             None => Err(stopped(&self.out)),
         }
+    }
+
+    /// Puts the benchmark's verdict beside the trained weights that were measured: no others are released.
+    fn pass_on(&self, made: &Report, loaded: &Loaded, base: &Path) -> Result<(), Exit> {
+        let Some(benchmark) = &made.benchmark else { return Ok(()) };
+        for file in build::candidate_files(&loaded.raw, ReleaseKind::Weights) {
+            let weights = base.join(file);
+            let written = Gate::write(&weights, benchmark.verdict.as_str(), &benchmark.reasons);
+            let path = written.with_context(|| format!("cannot write beside `{}`", weights.display()))?;
+            note(&format!("the verdict on the weights is in {}", path.display()));
+        }
+        Ok(())
     }
 
     fn tell(&self, folder: &Folder, made: &Report) -> Result<(), Exit> {

@@ -11,13 +11,15 @@ use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use waltz_coach::judge::NeuralJudge;
-use waltz_gateway::Gateway;
+use waltz_exchange::release::ReleaseKind;
 use waltz_gateway::admin::Desk;
-use waltz_gateway::variants::learn;
+use waltz_gateway::variants::{learn, program};
+use waltz_gateway::{Gateway, Live};
 use waltz_store::Store;
 
 use super::fallback::Fallback;
-use super::{ConfigOptions, Exit, base_folder, configured, describe, note, note_stage, runtime};
+use super::{ConfigOptions, Exit, base_folder, configured_in_steps, describe, note, note_stage, runtime};
+use crate::config::gate::Gate;
 use crate::config::{Built, Sources, build, load, raw};
 use crate::telemetry::{self, Exporter};
 
@@ -60,7 +62,7 @@ impl Serve {
 async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
     let stamped = stamps(&sources);
     sources.fallbacks = fallback.upstream(&sources).await?;
-    let (loaded, built) = configured(&sources)?;
+    let (loaded, built) = configured_in_steps(&sources)?;
     let Built { listen, data_dir, drain_timeout, store, live, stage_trouble: _ } = built;
     // A file size limit must show as a failed write, which is handled, and not as a signal that kills.
     let _file_size = signal(SignalKind::from_raw(SIGXFSZ)).context("cannot wait for SIGXFSZ")?;
@@ -78,6 +80,7 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
     let telemetry = exporter.map(|exporter| exporter.start(&gateway));
     // What was learned and paused holds from the first request on.
     gateway.variants.refresh(&gateway.store).await.context("cannot read the variants")?;
+    open_release(&gateway).await;
     gateway.tasks.spawn(learn::run(Arc::clone(&gateway), data_dir.clone()));
     warm(&gateway, loaded.raw.judge.neural == raw::Neural::On);
     // Whoever reads the next line may stop us at once: the signals must be waited for before it is said.
@@ -192,41 +195,32 @@ fn write_private(file: &Path, text: &str) -> std::io::Result<()> {
 /// change in between is missed.
 async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Stamp>, bound: SocketAddr) {
     let began_empty = is_empty(&sources);
-    let mut killed = false;
     loop {
         tokio::select! {
             () = gateway.draining.cancelled() => return,
-            () = gateway.variants.turned.notified() => {}
             () = tokio::time::sleep(WATCH) => {}
         }
+        // Until it is open: the database may have been away.
+        open_release(&gateway).await;
         let live = gateway.live.load_full();
-        // The kill switch takes trained weights out of service, as `waltz.stage = 1` does.
-        let kill =
-            gateway.variants.snapshot().paused.is_some() && (killed || live.settings.stage_wanted == 2);
         let present = stamps(&sources);
-        if present == known && kill == killed {
+        if present == known {
             continue;
         }
         // An editor may be in the middle of writing: a file is read once it has stayed as it is.
-        if present != known {
-            tokio::time::sleep(WATCH / 5).await;
-            if stamps(&sources) != present {
-                continue;
-            }
+        tokio::time::sleep(WATCH / 5).await;
+        if stamps(&sources) != present {
+            continue;
         }
         known = present;
-        killed = kill;
         let had_keys = !live.settings.keys.is_empty();
         let base = base_folder(&sources);
-        let mut again = sources.clone();
-        if kill {
-            again.arguments.push(("waltz.stage", toml::Value::Integer(1)));
-        }
+        let again = sources.clone();
         let served = live.upstreams.iter().filter_map(|upstream| upstream.local_model());
         let judging = live.neural.iter().map(NeuralJudge::model);
         let models: Vec<_> = served.chain(judging).cloned().collect();
         let building = tokio::task::spawn_blocking(move || {
-            build::build(&load(&again), &again.environment, &base, &models)
+            build::in_steps(&load(&again), &again.environment, &base, &models)
         });
         let built = tokio::select! {
             () = gateway.draining.cancelled() => return,
@@ -250,7 +244,7 @@ async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Sta
                 );
             }
             // Nor does it lose trained weights that serve to ones that cannot.
-            Ok(Ok(Built { stage_trouble: Some(reason), .. })) if live.settings.stage == 2 => {
+            Ok(Ok(Built { stage_trouble: Some(reason), .. })) if has_weights(&live) => {
                 note(&format!(
                     "configuration not reloaded, the old one stays: stage 2 is asked for, and {reason}; \
                      `waltz.stage = 1` goes back to the base"
@@ -266,15 +260,30 @@ async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Sta
                 warm(&gateway, load(&sources).raw.judge.neural == raw::Neural::On);
                 gateway.outdated.store(false, Ordering::Relaxed);
                 note("configuration reloaded");
-                if before != now && !kill {
+                if before != now {
                     turn(&gateway, now == 1).await;
                 }
+                open_release(&gateway).await;
             }
             Ok(Err(mistakes)) => {
                 note(&format!("configuration not reloaded, the old one stays: {}", describe(&mistakes)))
             }
             Err(error) => note(&format!("configuration not reloaded: {error}")),
         }
+    }
+}
+
+/// Whether trained weights are on their way or serve.
+fn has_weights(live: &Live) -> bool {
+    live.candidate.as_ref().is_some_and(|candidate| candidate.settings.stage == 2)
+}
+
+/// Opens the release of a configured candidate that has none yet.
+async fn open_release(gateway: &Gateway) {
+    match program::open_release(gateway).await {
+        Ok(true) => note("a release has begun; `waltz release list` shows where it stands"),
+        Ok(false) => {}
+        Err(error) => tracing::warn!(%error, "a release cannot begin yet"),
     }
 }
 
@@ -314,9 +323,11 @@ fn is_empty(sources: &Sources) -> bool {
 fn stamps(sources: &Sources) -> Vec<Stamp> {
     let base = base_folder(sources);
     let raw = load(sources).raw;
-    let adapters = raw.upstreams.iter().flat_map(|upstream| upstream.adapters.files());
-    let named =
-        raw.policy.rules_file.iter().chain(&raw.judge.weights).chain(adapters).map(|file| base.join(file));
+    let released = |kind| build::candidate_files(&raw, kind).map(|file| base.join(file));
+    let gates = released(ReleaseKind::Weights).map(|file| Gate::beside(&file));
+    let named = raw.policy.rules_file.iter().chain(&raw.judge.weights).map(|file| base.join(file));
+    let kinds = [ReleaseKind::Weights, ReleaseKind::Policy, ReleaseKind::Judge];
+    let named = named.chain(kinds.into_iter().flat_map(released)).chain(gates);
     let files: Vec<PathBuf> = sources.file.iter().cloned().chain(named).collect();
     files
         .iter()

@@ -1,6 +1,7 @@
 //! Checks a raw configuration and makes what the crates use. Every mistake is named; nothing is opened.
 
 mod agents;
+mod candidate;
 mod judge;
 mod pii;
 mod routing;
@@ -27,6 +28,7 @@ use waltz_model::Models;
 use waltz_screen::{Rules, Screen};
 use waltz_store::Database;
 
+pub(crate) use candidate::{files as candidate_files, in_steps};
 pub(crate) use judge::NEURAL_MODEL;
 use stage::Stage;
 
@@ -101,7 +103,18 @@ pub fn build(
         data_dir,
         drain_timeout: Duration::from_millis(raw.server.drain_timeout_ms),
         store,
-        live: Live { settings, upstreams, agents, router, neural, feedback, screen, budget },
+        live: Live {
+            settings,
+            upstreams,
+            agents,
+            router,
+            neural,
+            feedback,
+            screen,
+            budget,
+            version: None,
+            candidate: None,
+        },
         stage_trouble,
     })
 }

@@ -141,8 +141,8 @@ pub(crate) struct Switches {
     pub(crate) enabled: bool,
     /// Judge and annotate, never change an answer (`WALTZRL_FEEDBACK_ONLY`).
     pub(crate) feedback_only: bool,
-    /// 1: rules and an untrained coach; 2: trained adapters as well (`WALTZRL_STAGE`). Where none is named, or
-    /// one cannot be used, stage 1 serves and `/readyz` says so.
+    /// 1: rules and an untrained coach; 2: trained adapters as well (`WALTZRL_STAGE`), released step by step. Where none is
+    /// named, or one cannot be used, stage 1 serves and `/readyz` says so.
     pub(crate) stage: u8,
     /// The most traffic in percent that a release may get (`WALTZRL_TRAFFIC_PERCENTAGE`).
     pub(crate) traffic_percentage: u8,
@@ -269,6 +269,8 @@ pub(crate) struct Policy {
     pub(crate) routes: BTreeMap<String, RawDepth>,
     /// A file with the operator's own rules, read again when it changes.
     pub(crate) rules_file: Option<String>,
+    /// Rules that are to take the place of `rules_file`: they are released step by step, beside those that serve.
+    pub(crate) candidate_rules_file: Option<String>,
 }
 
 impl Default for Policy {
@@ -283,6 +285,7 @@ impl Default for Policy {
             task_types: BTreeMap::new(),
             routes: BTreeMap::new(),
             rules_file: None,
+            candidate_rules_file: None,
         }
     }
 }

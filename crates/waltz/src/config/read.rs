@@ -24,7 +24,7 @@ pub struct Sources {
 }
 
 /// A configuration as it was written, with what is wrong with it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Loaded {
     /// What was written.
     pub raw: RawConfig,

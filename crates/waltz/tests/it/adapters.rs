@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -20,7 +20,45 @@ const FILE: &str = "taught.safetensors";
 
 /// A configuration at a stage with an adapter of the conversation agent.
 fn config(stage: u8, file: &str) -> String {
-    format!("[waltz]\nstage = {stage}\n{}", upstream(&format!("conversation = \"{file}\"")))
+    format!(
+        "[waltz]\nstage = {stage}\nsafety_benchmarks = false\n{}",
+        upstream(&format!("conversation = \"{file}\""))
+    )
+}
+
+/// Does what an operator does who lets every step of a release go on, until the candidate has all traffic.
+pub(crate) async fn release_to_all(gateway: &Gateway) {
+    let act = |arguments: &[&str]| {
+        let all = [&["release"], arguments, &["--json", "--config", "waltz.toml", "--data", "data"]].concat();
+        let (code, out, told) = run(&all, "", gateway.folder.path(), &[]);
+        assert_eq!(code, 0, "{told}");
+        serde_json::from_str::<Value>(&out).unwrap()
+    };
+    let mut release = Value::Null;
+    until(|| {
+        let releases = act(&["list"]);
+        let running = releases.as_array().unwrap().iter().find(|release| release["status"] == "running");
+        release = running.cloned().unwrap_or_default();
+        release.is_object()
+    })
+    .await;
+    let id = release["id"].as_str().unwrap().to_owned();
+    while release["status"] != "completed" {
+        release = act(&["promote", &id]);
+    }
+    let began = Instant::now();
+    while gateway.get("/readyz", &[]).await.json()["stage"] != 2 {
+        assert!(began.elapsed() < Duration::from_secs(60), "the candidate does not serve");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn until(mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(60), "it did not come to be");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// A gateway in a folder, over the model.
@@ -73,6 +111,8 @@ async fn a_taught_adapter_serves_at_stage_2_and_stage_1_goes_back_to_the_base() 
     assert!(!degraded(&gateway).await);
     std::fs::write(folder.path().join("waltz.toml"), config(2, FILE)).unwrap();
     gateway.says("configuration reloaded").await;
+    assert_eq!(answer_at(&gateway, 1).await, base, "a release begins in shadow");
+    release_to_all(&gateway).await;
     assert_eq!(answer_at(&gateway, 2).await, "Fine, thanks.");
     assert!(!degraded(&gateway).await);
     assert_eq!(shown(folder.path(), &model).0, 2);
@@ -88,12 +128,17 @@ async fn the_kill_switch_takes_trained_weights_out_of_service() {
     let folder = Arc::new(tempfile::tempdir().unwrap());
     model.teach(folder.path(), FILE, QUESTION, "Fine, thanks.");
     let gateway = start(&folder, &model, &config(2, FILE));
+    release_to_all(&gateway).await;
     assert_eq!(answer_at(&gateway, 2).await, "Fine, thanks.");
     for (action, stage) in [("pause", 1), ("resume", 2)] {
         let arguments = ["release", action, "--all", "--config", "waltz.toml", "--data", "data"];
         let (code, _, told) = run(&arguments, "", folder.path(), &[("WALTZ_MODELS", &model.models())]);
         assert_eq!(code, 0, "{told}");
-        gateway.says("configuration reloaded").await;
+        let began = Instant::now();
+        while gateway.get("/readyz", &[]).await.json()["stage"] != stage {
+            assert!(began.elapsed() < Duration::from_secs(60), "{action}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
         assert_eq!(answer_at(&gateway, stage).await == "Fine, thanks.", stage == 2);
     }
     // After a restart it is as it was left.
@@ -101,8 +146,7 @@ async fn the_kill_switch_takes_trained_weights_out_of_service() {
     assert_eq!(gateway.stop(), Some(0));
     assert_eq!(run(&arguments, "", folder.path(), &[("WALTZ_MODELS", &model.models())]).0, 0);
     let gateway = start(&folder, &model, &config(2, FILE));
-    gateway.says("configuration reloaded").await;
-    assert_ne!(answer_at(&gateway, 1).await, "Fine, thanks.");
+    assert_ne!(answer_at(&gateway, 1).await, "Fine, thanks.", "from the first request on");
 }
 
 #[tokio::test]
@@ -218,6 +262,7 @@ async fn fault_F70_an_answer_ends_with_the_adapter_that_it_began_with() {
     model.teach_to_talk(&here.join("one.safetensors"), LONG, &"one ".repeat(30));
     model.teach_to_talk(&here.join("two.safetensors"), LONG, &"two ".repeat(30));
     let gateway = start(&folder, &model, &config(2, "one.safetensors"));
+    release_to_all(&gateway).await;
     let one = answer_at(&gateway, 2).await;
     let mut long = chat(LONG, 900);
     let expected = gateway.chat(long.clone()).await.content();
@@ -227,7 +272,7 @@ async fn fault_F70_an_answer_ends_with_the_adapter_that_it_began_with() {
     let began = stream.chunk().await.unwrap().unwrap();
     std::fs::write(here.join("waltz.toml"), config(2, "two.safetensors")).unwrap();
     gateway.says("configuration reloaded").await;
-    assert_ne!(answer_at(&gateway, 2).await, one);
+    assert_ne!(answer_at(&gateway, 1).await, one);
     let headers = stream.headers().clone();
     let session = headers["x-waltz-session-id"].to_str().unwrap();
     let recorded = gateway.get(&format!("/waltz/v1/sessions/{session}"), &[]).await;
@@ -249,9 +294,10 @@ async fn fault_F70_a_reload_with_a_broken_adapter_keeps_the_one_that_serves() {
     let one = std::fs::read(model.teach(here, "one.safetensors", QUESTION, "I am one.")).unwrap();
     let two = std::fs::read(model.teach(here, "two.safetensors", QUESTION, "I am two.")).unwrap();
     let gateway = start(&folder, &model, &config(2, "one.safetensors"));
+    release_to_all(&gateway).await;
     let write = |name: &str, bytes: &[u8]| std::fs::write(here.join(name), bytes).unwrap();
     write("broken.safetensors", &two[..two.len() - 4]);
-    let unnamed = format!("[waltz]\nstage = 2\n{}", upstream(""));
+    let unnamed = format!("[waltz]\nstage = 2\nsafety_benchmarks = false\n{}", upstream(""));
     for (config, told) in [
         (config(2, "broken.safetensors"), "broken.safetensors"),
         (config(2, "missing.safetensors"), "missing.safetensors"),
@@ -266,6 +312,7 @@ async fn fault_F70_a_reload_with_a_broken_adapter_keeps_the_one_that_serves() {
     }
     write("waltz.toml", config(2, "two.safetensors").as_bytes());
     gateway.says("configuration reloaded").await;
+    release_to_all(&gateway).await;
     assert_eq!(answer_at(&gateway, 2).await, "I am two.");
     assert!(!degraded(&gateway).await);
     // The same file with other content is another adapter, if it is sound.
@@ -274,6 +321,7 @@ async fn fault_F70_a_reload_with_a_broken_adapter_keeps_the_one_that_serves() {
     assert_eq!(answer_at(&gateway, 2).await, "I am two.");
     write("two.safetensors", &one);
     gateway.says("configuration reloaded").await;
+    release_to_all(&gateway).await;
     assert_eq!(answer_at(&gateway, 2).await, "I am one.");
     // Whatever was swapped, one model answers.
     let tasks = std::fs::read_dir(format!("/proc/{}/task", gateway.child.id())).unwrap().flatten();

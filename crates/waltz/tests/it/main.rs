@@ -30,6 +30,7 @@ mod model;
 mod personal;
 #[path = "../../../waltz-store/tests/store/server.rs"]
 mod postgres;
+mod program;
 mod reload;
 mod route;
 mod run_faults;

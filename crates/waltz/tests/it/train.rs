@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::adapters::release_to_all;
 use crate::harness::{BINARY, Gateway, Mock, run};
 use crate::tiny::{self, Tiny};
 
@@ -92,8 +93,9 @@ async fn what_was_learned_from_fifty_rows_is_what_stage_2_says() {
     assert_eq!((code, out.as_str()), (0, "taught/adapter.safetensors\n"), "{told}");
     assert!(told.contains("50 rows") && told.contains("100 % of 150 steps: loss"), "{told}");
     let adapters = format!("conversation = \"{}\"", out.trim());
-    let config = format!("[waltz]\nstage = 2\n{}", tiny::upstream(&adapters));
+    let config = format!("[waltz]\nstage = 2\nsafety_benchmarks = false\n{}", tiny::upstream(&adapters));
     let gateway = Gateway::start_in(Arc::clone(&folder), &config, &environment);
+    release_to_all(&gateway).await;
     let asked = |question: &str| {
         let messages = json!([{"role": "user", "content": question}]);
         gateway.chat(json!({"model": "tiny", "temperature": 0, "max_tokens": 30, "messages": messages}))

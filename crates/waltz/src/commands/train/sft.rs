@@ -28,7 +28,7 @@ const NICE: i32 = 10;
 /// the assistant says counts. A row that cannot be learned from ends the run before it begins, with its line.
 ///
 /// The model stays as it is: what is learned is a small file, FOLDER/adapter.safetensors, which the gateway adds to the
-/// model at stage 2:
+/// model at stage 2, step by step, once it has passed `waltz eval --suite benchmark`:
 ///
 ///   [waltz]
 ///   stage = 2

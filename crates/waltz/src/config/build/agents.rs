@@ -7,6 +7,7 @@ use secrecy::SecretString;
 use waltz_coach::conversation::ConversationAgent;
 use waltz_coach::local::LocalModel;
 use waltz_coach::upstream::{Protocol, SetupError, Target, Upstream, UpstreamSettings};
+use waltz_exchange::release::PROGRAM;
 use waltz_model::{AgentAdapters, Models};
 
 use super::{Check, is_variable_name};
@@ -124,6 +125,9 @@ impl Check<'_> {
         let mut agents = Vec::new();
         for (index, agent) in raw.iter().enumerate() {
             let at = |field: &str| format!("agents[{index}].{field}");
+            if agent.name == PROGRAM {
+                self.mistake(at("name"), "this name is kept for releases of the program itself");
+            }
             agents.push(Arc::new(ConversationAgent {
                 name: agent.name.clone(),
                 variant: "default".to_owned(),

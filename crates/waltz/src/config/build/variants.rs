@@ -5,6 +5,7 @@ use std::sync::Arc;
 use secrecy::SecretString;
 use waltz_coach::upstream::Hook;
 use waltz_gateway::settings::VariantSettings;
+use waltz_rollout::release::PROFILES;
 use waltz_rollout::{
     ChooseRule, ChooseSettings, DecideSettings, ProposeSettings, ReleaseSettings, RollbackMode,
     RollbackSettings, Settings, SubjectSettings,
@@ -42,9 +43,13 @@ impl Check<'_> {
             let key = NAMES.iter().find(|(ours, _)| *ours == key).map_or(key, |(_, name)| name);
             self.mistake(key, format!("must be {allowed}"));
         }
+        if !PROFILES.contains(&raw.release.profile.as_str()) {
+            self.mistake("release.profile", format!("must be one of {}", PROFILES.join(", ")));
+        }
         VariantSettings {
             rollout,
             traffic_cap: raw.waltz.traffic_percentage.min(100),
+            release_profile: raw.release.profile.clone(),
             allow_self_approval: raw.proposals.allow_self_approval,
             webhooks: Vec::new(),
         }

@@ -11,13 +11,15 @@ pub(crate) struct Judge {
     pub(crate) neural: Neural,
     /// Weights that `waltz train judge --level 2` wrote; without it, those in the program.
     pub(crate) weights: Option<String>,
+    /// Weights that are to take the place of those: they are released step by step, beside those that serve.
+    pub(crate) candidate_weights: Option<String>,
     /// How long one question may take; afterwards the failure policy decides, and the answer says so.
     pub(crate) timeout_ms: u64,
 }
 
 impl Default for Judge {
     fn default() -> Self {
-        Self { neural: Neural::Auto, weights: None, timeout_ms: 2_000 }
+        Self { neural: Neural::Auto, weights: None, candidate_weights: None, timeout_ms: 2_000 }
     }
 }
 

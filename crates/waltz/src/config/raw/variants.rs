@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use waltz_rollout::release::PROFILES;
 use waltz_rollout::{
     ChooseSettings, DecideSettings, ProposeSettings, ReleaseSettings, RollbackSettings, SubjectSettings,
 };
@@ -175,6 +176,8 @@ impl Default for Rollback {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Release {
+    /// The plan of a release that the program opens itself: standard, 7day or 4week.
+    pub(crate) profile: String,
     /// The least e-value that the candidate is not inferior.
     pub(crate) promote_e: f64,
     /// Not inferior is above this share of the baseline.
@@ -199,6 +202,7 @@ impl Default for Release {
     fn default() -> Self {
         let default = ReleaseSettings::default();
         Self {
+            profile: PROFILES[0].to_owned(),
             promote_e: default.promote_e,
             non_inferiority: default.non_inferiority,
             max_asr: default.max_asr,

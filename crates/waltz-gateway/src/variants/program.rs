@@ -1,0 +1,146 @@
+//! Which version of the program answers while one is released: trained weights, a judge or a policy. Both versions are in
+//! memory, and a board of the program's own says who meets which, step by step, as with the variants of an agent.
+
+use std::sync::Arc;
+
+use waltz_exchange::record::ExchangeRecord;
+use waltz_exchange::release::{PROGRAM, ProgramChoice, ReleaseKind};
+use waltz_exchange::variant::{Choice, DEFAULT_VARIANT, Lesson, LessonKind, RequestContext, VariantStatus};
+use waltz_rollout::patch::Setup;
+use waltz_rollout::release::Command;
+use waltz_rollout::{Board, Change};
+use waltz_store::BoardKey;
+
+use super::{Snapshot, Variants, certain, lesson, shadowed};
+use crate::admin::{Desk, Error};
+use crate::live::{Gateway, Live, Version};
+
+/// The version of the program that a request meets.
+#[derive(Debug)]
+pub struct Seen {
+    /// All of its configuration.
+    pub live: Arc<Live>,
+    /// What could have been chosen; none while nothing is released.
+    pub choice: Option<ProgramChoice>,
+    /// The candidate, while nobody sees what it answers.
+    pub shadow: Option<Arc<Live>>,
+}
+
+/// The board of a kind of release.
+pub fn key(kind: ReleaseKind) -> BoardKey {
+    BoardKey { agent: PROGRAM.to_owned(), task_type: kind.as_str().to_owned() }
+}
+
+impl Snapshot {
+    /// The board on which a candidate stands, with the candidate's name on it.
+    fn program<'a>(&self, candidate: &'a Live) -> Option<(&Board, &'a str)> {
+        let Version { kind, name } = candidate.version.as_ref()?;
+        let board = self.board(PROGRAM, kind.as_str())?;
+        board.entries.contains_key(name).then_some((board, name))
+    }
+}
+
+impl Variants {
+    /// What requests meet that are not part of a release under way: the candidate, once it serves everybody.
+    pub fn serving(&self, live: Arc<Live>) -> Arc<Live> {
+        let Some(candidate) = &live.candidate else { return live };
+        let snapshot = self.snapshot.load();
+        let serves = snapshot.program(candidate).is_some_and(|(board, name)| board.serving == name);
+        if serves && snapshot.paused.is_none() { Arc::clone(candidate) } else { live }
+    }
+
+    /// The version of the program that a unit, such as a session, meets.
+    pub fn seen(&self, live: Arc<Live>, unit: impl FnOnce() -> String, context: &RequestContext) -> Seen {
+        let Some(Version { kind, name }) = live.version.clone() else {
+            return Seen { live, choice: None, shadow: None };
+        };
+        let chosen = |choice| Some(ProgramChoice { kind, choice });
+        let alone = |live| Seen { live, choice: chosen(certain(&name)), shadow: None };
+        let Some(candidate) = live.candidate.clone() else { return alone(live) };
+        let snapshot = self.snapshot.load();
+        let Some((board, candidate_name)) =
+            snapshot.program(&candidate).filter(|_| snapshot.paused.is_none())
+        else {
+            return alone(live);
+        };
+        let settings = &live.settings.variants;
+        let choice: Choice = board.choose(&unit(), context, settings.traffic_cap, &settings.rollout);
+        let shadow = shadowed(board).filter(|variant| variant.name == candidate_name);
+        let shadow = shadow.map(|_| Arc::clone(&candidate));
+        if choice.variant == candidate_name {
+            Seen { live: candidate, choice: chosen(choice), shadow }
+        } else if choice.variant == name {
+            Seen { live, choice: chosen(choice), shadow }
+        } else {
+            // A version that is not configured any more: nobody can meet it, and nothing is learned of it.
+            Seen { live, choice: None, shadow: None }
+        }
+    }
+}
+
+/// What an exchange teaches about the version of the program that answered.
+pub fn lesson(record: &ExchangeRecord) -> Option<Box<Lesson>> {
+    let ProgramChoice { kind, choice } = record.program_choice.as_ref()?;
+    let BoardKey { agent, task_type } = key(*kind);
+    let outcome = lesson::judged(record, &choice.variant)?;
+    Some(Box::new(Lesson {
+        exchange_id: record.id.clone(),
+        kind: LessonKind::Program,
+        tenant: record.tenant.clone(),
+        agent,
+        task_type,
+        at: record.started_at,
+        outcome,
+    }))
+}
+
+/// Whether a candidate is on its way, serves, or was found wanting.
+fn has_had(board: &Board, name: &str) -> bool {
+    let status = board.entries.get(name).map(|entry| entry.variant.status);
+    let running = board.release.as_ref().is_some_and(|run| run.is_active() && run.release.candidate == name);
+    running
+        || board.serving == name
+        || matches!(status, Some(VariantStatus::RolledBack | VariantStatus::Retired))
+}
+
+/// Opens the release of a candidate that is configured and has none yet. Whatever was on its way before, or serves and is
+/// not configured any more, makes room. A candidate that was rolled back or given up is not tried again by itself.
+/// Returns whether something was changed.
+pub async fn open_release(gateway: &Gateway) -> Result<bool, Error> {
+    let live = gateway.live.load_full();
+    let Some(Version { kind, name }) =
+        live.candidate.as_ref().and_then(|candidate| candidate.version.clone())
+    else {
+        return Ok(false);
+    };
+    let own = key(kind);
+    if gateway
+        .variants
+        .snapshot()
+        .board(&own.agent, &own.task_type)
+        .is_some_and(|board| has_had(board, &name))
+    {
+        return Ok(false);
+    }
+    let agents = [(PROGRAM.to_owned(), Setup::default())];
+    let settings = &live.settings.variants;
+    let at = jiff::Timestamp::now();
+    let desk = Desk { store: &gateway.store, settings, agents: &agents, by: PROGRAM, at };
+    let (_, board) = crate::admin::open(&gateway.store, &own).await?;
+    let mut changes = Vec::new();
+    if board.release.as_ref().is_some_and(|run| run.is_active() && run.release.candidate != name) {
+        changes.push(Change::Steer(Command::Abort));
+    }
+    if board.serving != DEFAULT_VARIANT && board.serving != name {
+        changes.push(Change::Apply(DEFAULT_VARIANT.to_owned()));
+    }
+    if !board.entries.contains_key(&name) {
+        changes.push(Change::Add { name: name.clone(), patch: Vec::new(), live: false, prior: None });
+    }
+    changes.push(Desk::new_release(&name, &settings.release_profile));
+    for change in changes {
+        desk.change(&own, &change, None).await?;
+    }
+    gateway.variants.refresh(&gateway.store).await?;
+    Ok(true)
+}

@@ -1,0 +1,115 @@
+//! Makes both versions of the program where one is to be released: what serves now, and the candidate that is given to more
+//! and more of the traffic. Trained weights, a policy or a judge can be on their way, one at a time.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use waltz_coach::judge::NeuralJudge;
+use waltz_coach::local::LocalModel;
+use waltz_exchange::id;
+use waltz_exchange::release::ReleaseKind;
+use waltz_exchange::variant::DEFAULT_VARIANT;
+use waltz_gateway::{Live, Version};
+
+use super::{Built, build};
+use crate::config::gate::Gate;
+use crate::config::raw::RawConfig;
+use crate::config::{Loaded, Mistake};
+
+/// A configuration as it is served: where it names a candidate, `live` is what serves without it.
+pub(crate) fn in_steps(
+    loaded: &Loaded,
+    environment: &[(String, String)],
+    base: &Path,
+    running: &[Arc<LocalModel>],
+) -> Result<Built, Vec<Mistake>> {
+    let asked = build(loaded, environment, base, running)?;
+    let raw = &loaded.raw;
+    let Some(kind) = kind(raw, asked.live.settings.stage)? else { return Ok(asked) };
+    let files: Vec<PathBuf> = files(raw, kind).map(|file| base.join(file)).collect();
+    let models = models(&asked.live);
+    let other = |change: &dyn Fn(&mut RawConfig)| {
+        let mut other = loaded.clone();
+        change(&mut other.raw);
+        build(&other, environment, base, &models)
+    };
+    let (mut serving, mut candidate) = match kind {
+        ReleaseKind::Weights => (other(&|raw| raw.waltz.stage = 1)?, asked.live),
+        _ => {
+            let changed = other(&|raw| {
+                raw.policy.rules_file =
+                    raw.policy.candidate_rules_file.take().or(raw.policy.rules_file.take());
+                raw.judge.weights = raw.judge.candidate_weights.take().or(raw.judge.weights.take());
+            });
+            (asked, changed.map_err(renamed)?.live)
+        }
+    };
+    serving.live.settings.stage_wanted = raw.waltz.stage;
+    if kind == ReleaseKind::Weights && raw.waltz.safety_benchmarks {
+        serving.stage_trouble = files.iter().find_map(|file| Gate::refuses(file));
+        if serving.stage_trouble.is_some() {
+            return Ok(serving);
+        }
+    }
+    let name = name(kind, &files).map_err(|mistake| vec![mistake])?;
+    candidate.version = Some(Version { kind, name });
+    serving.live.version = Some(Version { kind, name: DEFAULT_VARIANT.to_owned() });
+    serving.live.candidate = Some(Arc::new(candidate));
+    Ok(serving)
+}
+
+/// Files of which a change makes another candidate.
+pub(crate) fn files(raw: &RawConfig, kind: ReleaseKind) -> Box<dyn Iterator<Item = &String> + '_> {
+    match kind {
+        ReleaseKind::Weights => Box::new(raw.upstreams.iter().flat_map(|upstream| upstream.adapters.files())),
+        ReleaseKind::Policy => Box::new(raw.policy.candidate_rules_file.iter()),
+        ReleaseKind::Judge => Box::new(raw.judge.candidate_weights.iter()),
+        ReleaseKind::Variant => Box::new(std::iter::empty()),
+    }
+}
+
+/// What is to be released. Two at once could not be told apart by what comes of them.
+fn kind(raw: &RawConfig, stage: u8) -> Result<Option<ReleaseKind>, Vec<Mistake>> {
+    let policy = raw.policy.candidate_rules_file.is_some();
+    let judge = raw.judge.candidate_weights.is_some();
+    match (stage == 2, policy, judge) {
+        (false, false, false) => Ok(None),
+        (true, false, false) => Ok(Some(ReleaseKind::Weights)),
+        (false, true, false) => Ok(Some(ReleaseKind::Policy)),
+        (false, false, true) => Ok(Some(ReleaseKind::Judge)),
+        _ => {
+            let key = if policy { "policy.candidate_rules_file" } else { "judge.candidate_weights" };
+            let message = "trained weights (`waltz.stage = 2`), rules and a judge are released one at a time";
+            Err(vec![Mistake::new(key, message)])
+        }
+    }
+}
+
+/// The models in this process that a second build goes on with.
+fn models(live: &Live) -> Vec<Arc<LocalModel>> {
+    let served = live.upstreams.iter().filter_map(|upstream| upstream.local_model());
+    served.chain(live.neural.iter().map(NeuralJudge::model)).cloned().collect()
+}
+
+/// The candidate's name: other content is another candidate.
+fn name(kind: ReleaseKind, files: &[PathBuf]) -> Result<String, Mistake> {
+    let mut digests = String::new();
+    for file in files {
+        let bytes = std::fs::read(file).map_err(|error| {
+            Mistake::new("release", format!("`{}` cannot be read: {error}", file.display()))
+        })?;
+        digests.push_str(&id::sha256_hex(&bytes));
+    }
+    let digest = id::sha256_hex(digests.as_bytes());
+    Ok(format!("{}-{}", kind.as_str(), digest.get(..12).unwrap_or_default()))
+}
+
+/// Mistakes of a candidate's file, under the key that names it.
+fn renamed(mistakes: Vec<Mistake>) -> Vec<Mistake> {
+    let key = |key: String| match key.as_str() {
+        "policy.rules_file" => "policy.candidate_rules_file".to_owned(),
+        "judge.weights" => "judge.candidate_weights".to_owned(),
+        _ => key,
+    };
+    mistakes.into_iter().map(|mistake| Mistake { key: key(mistake.key), ..mistake }).collect()
+}
