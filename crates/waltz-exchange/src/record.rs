@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::variant::{Choice, VariantOutcome};
+use crate::variant::{Choice, RequestContext, VariantOutcome};
 use crate::{Category, Depth, Embedding, Risk, Verdict};
 
 /// All that was done to answer one request.
@@ -44,7 +44,7 @@ pub struct ExchangeRecord {
     pub error: Option<String>,
     /// Why the answer is degraded, if it is.
     pub degraded: Option<String>,
-    /// The id of the answer, for outcomes.
+    /// The id of the answer, for outcomes. It is waltz's own.
     pub response_id: Option<String>,
     /// The conversation agent.
     pub agent: String,
@@ -61,6 +61,9 @@ pub struct ExchangeRecord {
     /// The variants that could have served, with their chances; `None` where nothing was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant_choice: Option<Choice>,
+    /// What the choice looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_context: Option<RequestContext>,
     /// What the judge says came of the variant's answer; `None` where nothing is to be learned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lesson: Option<VariantOutcome>,

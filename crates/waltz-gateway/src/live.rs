@@ -1,7 +1,7 @@
 //! The running gateway: what a reload swaps as a whole, and what stays.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -13,11 +13,13 @@ use waltz_coach::feedback::FeedbackAgent;
 use waltz_coach::judge::{Judge, NeuralJudge};
 use waltz_coach::local::LocalModel;
 use waltz_coach::upstream::{RetryBudget, Target, Upstream};
+use waltz_exchange::release::Pause;
 use waltz_route::Router;
 use waltz_screen::Screen;
 use waltz_store::{Entry, Store};
 
 use crate::Settings;
+use crate::admin::Error;
 use crate::idempotency::Answers;
 use crate::metrics::Metrics;
 use crate::recording::Recording;
@@ -37,19 +39,21 @@ pub struct Live {
     /// What they can do, and who is preferred for what.
     pub router: Router,
     /// Level 2 of the judge, where its language model is there.
-    pub neural: Option<NeuralJudge>,
+    pub neural: Option<Arc<NeuralJudge>>,
     /// The feedback model, where one is configured.
     pub feedback: Option<FeedbackAgent>,
     /// Level 0 with the operator's rules.
-    pub screen: Screen,
+    pub screen: Arc<Screen>,
     /// The retry budget.
-    pub budget: RetryBudget,
+    pub budget: Arc<RetryBudget>,
 }
 
 /// The running gateway.
 pub struct Gateway {
-    /// The present configuration.
+    /// What serves: the present configuration, or its stage 1 while everything is paused.
     pub live: ArcSwap<Live>,
+    /// The present configuration.
+    configured: Mutex<Arc<Live>>,
     /// Where exchanges are kept.
     pub store: Store,
     /// SHA-256 of the admin token.
@@ -86,8 +90,10 @@ impl Gateway {
 
     /// A gateway over an open store.
     pub fn new(live: Live, store: Store, admin_sha256: [u8; 32], traces: Option<Traces>) -> Arc<Self> {
+        let live = Arc::new(live);
         Arc::new(Self {
-            live: ArcSwap::from_pointee(live),
+            live: ArcSwap::new(Arc::clone(&live)),
+            configured: Mutex::new(live),
             store,
             admin_sha256,
             tasks: TaskTracker::new(),
@@ -104,6 +110,48 @@ impl Gateway {
 }
 
 impl Gateway {
+    /// The present configuration, whether everything is paused or not.
+    pub fn configured(&self) -> Arc<Live> {
+        Arc::clone(&self.configured.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes a configuration into service.
+    pub fn configure(&self, live: Live) {
+        let mut configured = self.configured.lock().unwrap_or_else(PoisonError::into_inner);
+        *configured = Arc::new(live);
+        self.live.store(self.served(&configured));
+    }
+
+    /// Reads what others changed about variants, and heeds the kill switch. Returns whether there was a change.
+    pub async fn refresh(&self) -> Result<bool, Error> {
+        let changed = self.variants.refresh(&self.store).await?;
+        self.heed();
+        Ok(changed)
+    }
+
+    /// Pauses everything on this gateway, whether the store can be written or not, or ends that.
+    pub fn hold(&self, pause: Option<Pause>) {
+        self.variants.hold(pause);
+        self.heed();
+    }
+
+    /// Changes the stage that serves where the kill switch was turned.
+    fn heed(&self) {
+        let configured = self.configured.lock().unwrap_or_else(PoisonError::into_inner);
+        let stage = if self.variants.is_paused() { 1 } else { configured.settings.stage };
+        if self.live.load().settings.stage != stage {
+            self.live.store(self.served(&configured));
+        }
+    }
+
+    fn served(&self, configured: &Arc<Live>) -> Arc<Live> {
+        if self.variants.is_paused() && configured.settings.stage == 2 {
+            Arc::new(configured.at_stage_1())
+        } else {
+            Arc::clone(configured)
+        }
+    }
+
     /// Waits a moment until what was recorded is in the database. Returns whether it is.
     pub async fn settled(&self) -> bool {
         let limit = Duration::from_secs(2);
@@ -115,6 +163,35 @@ impl Gateway {
 pub const AGENT_PREFIX: &str = "waltz/";
 
 impl Live {
+    /// The same configuration without trained weights. It is made of what runs, so that it needs no file.
+    fn at_stage_1(&self) -> Self {
+        let untaught = |targets: &[Target]| -> Vec<Target> {
+            let same = |Target { upstream, model }: &Target| Target {
+                upstream: upstream.untaught(),
+                model: model.clone(),
+            };
+            targets.iter().map(same).collect()
+        };
+        let agent = |agent: &SharedAgent| {
+            Arc::new(ConversationAgent {
+                targets: untaught(&agent.targets),
+                ..ConversationAgent::clone(agent)
+            })
+        };
+        let feedback =
+            |agent: &FeedbackAgent| FeedbackAgent { targets: untaught(&agent.targets), ..agent.clone() };
+        Self {
+            settings: Settings { stage: 1, stage_wanted: 1, ..self.settings.clone() },
+            upstreams: self.upstreams.iter().map(Upstream::untaught).collect(),
+            agents: self.agents.iter().map(agent).collect(),
+            router: self.router.clone(),
+            neural: self.neural.clone(),
+            feedback: self.feedback.as_ref().map(feedback),
+            screen: Arc::clone(&self.screen),
+            budget: Arc::clone(&self.budget),
+        }
+    }
+
     /// A named agent.
     pub fn agent(&self, name: &str) -> Option<SharedAgent> {
         self.agents.iter().find(|agent| agent.name == name).cloned()
@@ -149,7 +226,7 @@ impl Live {
     /// The judge.
     pub fn judge(&self) -> Judge<'_> {
         let Self { screen, neural, feedback, budget, .. } = self;
-        Judge { screen, neural: neural.as_ref(), feedback: feedback.as_ref(), budget }
+        Judge { screen, neural: neural.as_deref(), feedback: feedback.as_ref(), budget }
     }
 
     /// The first model in this process that says what texts mean.

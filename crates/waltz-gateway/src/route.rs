@@ -20,7 +20,7 @@ use crate::personal::{self, Treated};
 use crate::pipeline::Stop;
 use crate::receive::{Received, Wishes};
 use crate::settings::{InputPolicy, OnFailure, StreamPolicy};
-use crate::variants::{Served, Variants, lesson};
+use crate::variants::{Served, Variants, context};
 
 /// A request with its agent and its reading.
 pub struct Routed {
@@ -57,9 +57,10 @@ pub async fn route(mut received: Received, live: Arc<Live>, variants: &Variants)
     // Whoever names an agent means its kind of task. A rule does not: it must not make a request less than it was.
     let own_type = agent.task_type.as_deref().filter(|_| named);
     let task_type = asked_type.or(own_type).unwrap_or(&policy.default_task_type).to_owned();
-    let context = lesson::context(&received.record.user_request);
+    let context = context::of(&received.request);
     let served = variants.serve(&agent, &task_type, || received.unit(), &context, &live);
     let record = &mut received.record;
+    record.request_context = Some(context);
     let (agent, shadow) = match served {
         Some(Served { agent, choice, shadow }) => {
             record.variant_choice = Some(choice);

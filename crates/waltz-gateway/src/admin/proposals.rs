@@ -70,7 +70,8 @@ impl Desk<'_> {
         let known = self.proposals(None).await?;
         let mut new = Vec::new();
         for stored in self.store.boards().await? {
-            let board = parse(&stored.key, &stored.state)?;
+            // Whoever reads the boards says of one that cannot be read.
+            let Ok(board) = parse(&stored.key, &stored.state) else { continue };
             new.extend(propose(&board, &known, self.at, &self.settings.rollout));
         }
         let proposals =

@@ -126,7 +126,7 @@ async fn carry_out(
     };
     let begun = AtomicBool::new(false);
     let context =
-        task::Context { gateway, live, incoming: &incoming, run: &entry, subject, until, begun: &begun };
+        task::Context { gateway, incoming: &incoming, run: &entry, subject, until, begun: &begun };
     let work = async {
         tell(stream.then(|| json!({"event": "planned", "plan": plan}))).await?;
         let critical_task_types = &live.settings.policy.critical_task_types;

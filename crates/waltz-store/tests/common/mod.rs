@@ -112,6 +112,7 @@ pub(crate) fn released(id: &str, tenant: &str, session: &str, seconds: i64, requ
         model: "small".to_owned(),
         variant: "base".to_owned(),
         variant_choice: None,
+        request_context: None,
         lesson: None,
         stage: 1,
         task_type: "user_interaction".to_owned(),

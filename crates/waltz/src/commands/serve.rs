@@ -1,5 +1,7 @@
 //! `waltz serve`.
 
+mod switch;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,12 +9,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
-use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use waltz_coach::judge::NeuralJudge;
 use waltz_gateway::Gateway;
-use waltz_gateway::admin::Desk;
 use waltz_gateway::variants::learn;
 use waltz_store::Store;
 
@@ -20,6 +19,7 @@ use super::fallback::Fallback;
 use super::{ConfigOptions, Exit, base_folder, configured, describe, note, note_stage, runtime};
 use crate::config::{Built, Sources, build, load, raw};
 use crate::telemetry::{self, Exporter};
+use switch::Switch;
 
 /// Run the gateway.
 ///
@@ -58,7 +58,7 @@ impl Serve {
 }
 
 async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
-    let stamped = stamps(&sources);
+    let (stamped, switch) = (stamps(&sources), Switch::new(&sources));
     sources.fallbacks = fallback.upstream(&sources).await?;
     let (loaded, built) = configured(&sources)?;
     let Built { listen, data_dir, drain_timeout, store, live, stage_trouble: _ } = built;
@@ -77,7 +77,8 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
     let gateway = Gateway::new(live, store, admin, traces.flatten());
     let telemetry = exporter.map(|exporter| exporter.start(&gateway));
     // What was learned and paused holds from the first request on.
-    gateway.variants.refresh(&gateway.store).await.context("cannot read the variants")?;
+    gateway.refresh().await.context("cannot read the variants")?;
+    gateway.tasks.spawn(learn::watch(Arc::clone(&gateway)));
     gateway.tasks.spawn(learn::run(Arc::clone(&gateway), data_dir.clone()));
     warm(&gateway, loaded.raw.judge.neural == raw::Neural::On);
     // Whoever reads the next line may stop us at once: the signals must be waited for before it is said.
@@ -85,7 +86,7 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     let mut hangup = signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?;
     note(&format!("waltz is listening on http://{address}/v1 (data in {})", data_dir.display()));
-    gateway.tasks.spawn(watch_files(Arc::clone(&gateway), sources, stamped, address));
+    gateway.tasks.spawn(watch_files(Arc::clone(&gateway), sources, (stamped, switch), address));
     let stopping = Arc::clone(&gateway);
     tokio::spawn(async move {
         tokio::select! {
@@ -188,42 +189,40 @@ fn write_private(file: &Path, text: &str) -> std::io::Result<()> {
 }
 
 /// Reads the configuration, the rules and the adapters again when a file changes. What is wrong is said and the
-/// running configuration stays. `known` was taken before the running configuration was read, so that no
-/// change in between is missed.
-async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Stamp>, bound: SocketAddr) {
+/// running configuration stays. What is known of the files was taken before the running configuration was read, so
+/// that no change in between is missed.
+async fn watch_files(
+    gateway: Arc<Gateway>,
+    sources: Sources,
+    (mut known, mut switch): (Vec<Stamp>, Switch),
+    bound: SocketAddr,
+) {
     let began_empty = is_empty(&sources);
-    let mut killed = false;
     loop {
         tokio::select! {
             () = gateway.draining.cancelled() => return,
-            () = gateway.variants.turned.notified() => {}
             () = tokio::time::sleep(WATCH) => {}
         }
-        let live = gateway.live.load_full();
-        // The kill switch takes trained weights out of service, as `waltz.stage = 1` does.
-        let kill =
-            gateway.variants.snapshot().paused.is_some() && (killed || live.settings.stage_wanted == 2);
+        switch.write(&gateway).await;
         let present = stamps(&sources);
-        if present == known && kill == killed {
+        if present == known {
             continue;
         }
         // An editor may be in the middle of writing: a file is read once it has stayed as it is.
-        if present != known {
-            tokio::time::sleep(WATCH / 5).await;
-            if stamps(&sources) != present {
-                continue;
-            }
+        tokio::time::sleep(WATCH / 5).await;
+        if stamps(&sources) != present {
+            continue;
         }
         known = present;
-        killed = kill;
+        // Whatever else is wrong with the file.
+        switch.pause(&gateway, &sources);
+        switch.write(&gateway).await;
+        let live = gateway.configured();
         let had_keys = !live.settings.keys.is_empty();
         let base = base_folder(&sources);
-        let mut again = sources.clone();
-        if kill {
-            again.arguments.push(("waltz.stage", toml::Value::Integer(1)));
-        }
+        let again = sources.clone();
         let served = live.upstreams.iter().filter_map(|upstream| upstream.local_model());
-        let judging = live.neural.iter().map(NeuralJudge::model);
+        let judging = live.neural.iter().map(|neural| neural.model());
         let models: Vec<_> = served.chain(judging).cloned().collect();
         let building = tokio::task::spawn_blocking(move || {
             build::build(&load(&again), &again.environment, &base, &models)
@@ -261,46 +260,18 @@ async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Sta
                 if bound.port() != built.listen.port() && built.listen.port() != 0 {
                     note("warning: `server.listen` changed; it takes effect at the next start");
                 }
-                let (before, now) = (live.settings.stage_wanted, built.live.settings.stage_wanted);
-                gateway.live.store(Arc::new(built.live));
+                gateway.configure(built.live);
                 warm(&gateway, load(&sources).raw.judge.neural == raw::Neural::On);
                 gateway.outdated.store(false, Ordering::Relaxed);
                 note("configuration reloaded");
-                if before != now && !kill {
-                    turn(&gateway, now == 1).await;
-                }
+                switch.resume(&gateway, &sources);
+                switch.write(&gateway).await;
             }
             Ok(Err(mistakes)) => {
                 note(&format!("configuration not reloaded, the old one stays: {}", describe(&mistakes)))
             }
             Err(error) => note(&format!("configuration not reloaded: {error}")),
         }
-    }
-}
-
-/// `waltz.stage = 1` where it was 2 is the kill switch: variants go back to their safe defaults too. Written back, it
-/// ends what it began, and not a pause that a person asked for.
-async fn turn(gateway: &Gateway, pause: bool) {
-    const BY: &str = "waltz.stage";
-    let live = gateway.live.load_full();
-    let paused_by = gateway.variants.snapshot().paused.as_ref().map(|pause| pause.by.clone());
-    if pause == paused_by.is_some() || (!pause && paused_by.as_deref() != Some(BY)) {
-        return;
-    }
-    let settings = &live.settings.variants;
-    let desk = Desk { store: &gateway.store, settings, agents: &[], by: BY, at: Timestamp::now() };
-    let turned = async {
-        if pause {
-            desk.pause_all(Some("`waltz.stage` was set to 1")).await?;
-        } else {
-            desk.resume_all(Some("`waltz.stage` was set to 2")).await?;
-        }
-        gateway.variants.refresh(&gateway.store).await
-    };
-    match turned.await {
-        Ok(_) if pause => note("everything is paused; `waltz release resume --all` ends that"),
-        Ok(_) => note("the pause has ended"),
-        Err(error) => note(&format!("the kill switch could not be turned: {error}")),
     }
 }
 

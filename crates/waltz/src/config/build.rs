@@ -101,7 +101,16 @@ pub fn build(
         data_dir,
         drain_timeout: Duration::from_millis(raw.server.drain_timeout_ms),
         store,
-        live: Live { settings, upstreams, agents, router, neural, feedback, screen, budget },
+        live: Live {
+            settings,
+            upstreams,
+            agents,
+            router,
+            neural: neural.map(Arc::new),
+            feedback,
+            screen: Arc::new(screen),
+            budget: Arc::new(budget),
+        },
         stage_trouble,
     })
 }
