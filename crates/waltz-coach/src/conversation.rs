@@ -18,7 +18,7 @@ use crate::tally::Tally;
 use crate::upstream::{Call, CallError, Course, Protocol, RetryBudget, Target, post_with_fallback};
 
 /// An agent that answers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ConversationAgent {
     /// Its name.
     pub name: String,

@@ -19,7 +19,7 @@ use crate::tally::Tally;
 use crate::upstream::{Call, CallError, Course, Protocol, RetryBudget, Target, post_with_fallback};
 
 /// The feedback model and how long it may take.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct FeedbackAgent {
     /// Where it is, in the order of fallback.
     pub targets: Vec<Target>,

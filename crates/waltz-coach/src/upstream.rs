@@ -226,6 +226,18 @@ impl Upstream {
         Self { settings, speaker: Speaker::Local(model, adapters), slots }
     }
 
+    /// The same without what its agents were taught. Its slots are shared: together they are one upstream.
+    pub fn untaught(self: &Arc<Self>) -> Arc<Self> {
+        match &self.speaker {
+            Speaker::Server(_) => Arc::clone(self),
+            Speaker::Local(model, _) => Arc::new(Self {
+                settings: self.settings.clone(),
+                speaker: Speaker::Local(Arc::clone(model), AgentAdapters::default()),
+                slots: Arc::clone(&self.slots),
+            }),
+        }
+    }
+
     /// The model in this process that answers, if it is one.
     pub fn local_model(&self) -> Option<&Arc<LocalModel>> {
         match &self.speaker {
@@ -282,6 +294,11 @@ impl Upstream {
         let slots = Arc::clone(&self.slots);
         let slot = if waits { slots.acquire_owned().await.ok() } else { slots.try_acquire_owned().ok() };
         slot.ok_or_else(|| CallError::Shed(self.settings.name.clone()))
+    }
+
+    /// Whether more than half of its slots are free: then one call more takes nobody's place.
+    pub fn has_spare_slots(&self) -> bool {
+        self.slots.available_permits() > self.settings.max_concurrent.div_ceil(2)
     }
 
     /// Posts a JSON body and returns once the status and headers of a 2xx answer are here.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::release::ProgramChoice;
-use crate::variant::{Choice, VariantOutcome};
+use crate::variant::{Choice, RequestContext, VariantOutcome};
 use crate::{Category, Depth, Embedding, Risk, Verdict};
 
 /// All that was done to answer one request.
@@ -45,7 +45,7 @@ pub struct ExchangeRecord {
     pub error: Option<String>,
     /// Why the answer is degraded, if it is.
     pub degraded: Option<String>,
-    /// The id of the answer, for outcomes.
+    /// The id of the answer, for outcomes. It is waltz's own.
     pub response_id: Option<String>,
     /// The conversation agent.
     pub agent: String,
@@ -65,6 +65,9 @@ pub struct ExchangeRecord {
     /// Which version of the program answered; `None` while none is released.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program_choice: Option<ProgramChoice>,
+    /// What the choice looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_context: Option<RequestContext>,
     /// What the judge says came of the variant's answer; `None` where nothing is to be learned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lesson: Option<VariantOutcome>,

@@ -13,12 +13,13 @@ use waltz_coach::feedback::FeedbackAgent;
 use waltz_coach::judge::{Judge, NeuralJudge};
 use waltz_coach::local::LocalModel;
 use waltz_coach::upstream::{RetryBudget, Target, Upstream};
-use waltz_exchange::release::ReleaseKind;
+use waltz_exchange::release::{Pause, ReleaseKind};
 use waltz_route::Router;
 use waltz_screen::Screen;
 use waltz_store::{Entry, Store};
 
 use crate::Settings;
+use crate::admin::Error;
 use crate::idempotency::Answers;
 use crate::metrics::Metrics;
 use crate::recording::Recording;
@@ -27,7 +28,7 @@ use crate::variants::Variants;
 
 /// Everything that one configuration made; swapped atomically on reload, so that a request sees one
 /// configuration from beginning to end.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Live {
     /// The gateway's behaviour.
     pub settings: Settings,
@@ -38,13 +39,13 @@ pub struct Live {
     /// What they can do, and who is preferred for what.
     pub router: Router,
     /// Level 2 of the judge, where its language model is there.
-    pub neural: Option<NeuralJudge>,
+    pub neural: Option<Arc<NeuralJudge>>,
     /// The feedback model, where one is configured.
     pub feedback: Option<FeedbackAgent>,
     /// Level 0 with the operator's rules.
-    pub screen: Screen,
+    pub screen: Arc<Screen>,
     /// The retry budget.
-    pub budget: RetryBudget,
+    pub budget: Arc<RetryBudget>,
     /// Which version of the program this is, while one is released.
     pub version: Option<Version>,
     /// The version that a release gives to part of the traffic in place of this one.
@@ -62,7 +63,7 @@ pub struct Version {
 
 /// The running gateway.
 pub struct Gateway {
-    /// The present configuration.
+    /// The present configuration, as it is for whoever meets no candidate.
     pub live: ArcSwap<Live>,
     /// Where exchanges are kept.
     pub store: Store,
@@ -123,6 +124,16 @@ impl Gateway {
         self.variants.serving(self.live.load_full())
     }
 
+    /// Reads what others changed about variants, and the kill switch. Returns whether there was a change.
+    pub async fn refresh(&self) -> Result<bool, Error> {
+        self.variants.refresh(&self.store).await
+    }
+
+    /// Pauses everything on this gateway, whether the store can be written or not, or ends that.
+    pub fn hold(&self, pause: Option<Pause>) {
+        self.variants.hold(pause);
+    }
+
     /// Waits a moment until what was recorded is in the database. Returns whether it is.
     pub async fn settled(&self) -> bool {
         let limit = Duration::from_secs(2);
@@ -134,6 +145,32 @@ impl Gateway {
 pub const AGENT_PREFIX: &str = "waltz/";
 
 impl Live {
+    /// The same configuration without trained weights. It shares everything else with this one.
+    pub fn at_stage_1(&self) -> Self {
+        let untaught = |targets: &[Target]| -> Vec<Target> {
+            let same = |Target { upstream, model }: &Target| Target {
+                upstream: upstream.untaught(),
+                model: model.clone(),
+            };
+            targets.iter().map(same).collect()
+        };
+        let agent = |agent: &SharedAgent| {
+            Arc::new(ConversationAgent {
+                targets: untaught(&agent.targets),
+                ..ConversationAgent::clone(agent)
+            })
+        };
+        let feedback =
+            |agent: &FeedbackAgent| FeedbackAgent { targets: untaught(&agent.targets), ..agent.clone() };
+        Self {
+            settings: Settings { stage: 1, ..self.settings.clone() },
+            upstreams: self.upstreams.iter().map(Upstream::untaught).collect(),
+            agents: self.agents.iter().map(agent).collect(),
+            feedback: self.feedback.as_ref().map(feedback),
+            ..self.clone()
+        }
+    }
+
     /// A named agent.
     pub fn agent(&self, name: &str) -> Option<SharedAgent> {
         self.agents.iter().find(|agent| agent.name == name).cloned()
@@ -168,7 +205,7 @@ impl Live {
     /// The judge.
     pub fn judge(&self) -> Judge<'_> {
         let Self { screen, neural, feedback, budget, .. } = self;
-        Judge { screen, neural: neural.as_ref(), feedback: feedback.as_ref(), budget }
+        Judge { screen, neural: neural.as_deref(), feedback: feedback.as_ref(), budget }
     }
 
     /// The first model in this process that says what texts mean.

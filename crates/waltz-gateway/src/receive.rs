@@ -158,6 +158,7 @@ pub fn blank_record(id: String, tenant: String, path: &str, at: Timestamp) -> Ex
         variant: String::new(),
         variant_choice: None,
         program_choice: None,
+        request_context: None,
         lesson: None,
         stage: 1,
         task_type: String::new(),

@@ -28,7 +28,7 @@ pub struct Recorded {
 /// Records an answered exchange and sends its end.
 pub async fn record(responded: Responded, gateway: &Gateway, live: &Live, client: &mut Client) -> Recorded {
     let Responded { record, began, waited, terminal } = responded;
-    let outcome = append(gateway, live, record, began, waited);
+    let outcome = append(gateway, live, record, (began, waited), false);
     let on_record = outcome.is_ok();
     let refused = outcome.err().filter(|_| live.settings.record_required);
     match (terminal, refused) {
@@ -81,7 +81,8 @@ pub async fn record_stop(
     }
     let waited: f64 = record.attempts.iter().map(|attempt| attempt.duration_ms).sum();
     let waited = Duration::try_from_secs_f64(waited / 1e3).unwrap_or_default();
-    let on_record = append(gateway, live, record, began, waited).is_ok();
+    let blamed = error.as_ref().is_some_and(|error| gateway.variants.is_to_blame(&record, error));
+    let on_record = append(gateway, live, record, (began, waited), blamed).is_ok();
     if let Some(error) = error {
         if client.is_streaming() {
             client.frame(client.dialect().error_frame(&error)).await.ok();
@@ -99,7 +100,7 @@ pub fn record_panic(mut record: Box<ExchangeRecord>, began: Instant, gateway: &G
     tracing::error!(request_id = %record.id, "an exchange panicked");
     record.status = 500;
     record.error = Some("internal_error".to_owned());
-    append(gateway, live, record, began, Duration::ZERO).ok();
+    append(gateway, live, record, (began, Duration::ZERO), false).ok();
 }
 
 /// Refuses to begin what could not be recorded, where that is required: nobody is paid for an answer that must
@@ -109,17 +110,17 @@ pub fn unrecordable(gateway: &Gateway, live: &Live) -> Option<ApiError> {
 }
 
 /// Appends to the journal: one write, after which no crash of this process loses the exchange. Then the exchange
-/// is counted and traced as it ended.
+/// is counted and traced as it ended. `blamed`: the variant that asked is to blame for its end.
 fn append(
     gateway: &Gateway,
     live: &Live,
     mut record: Box<ExchangeRecord>,
-    began: Instant,
-    waited: Duration,
+    (began, waited): (Instant, Duration),
+    blamed: bool,
 ) -> Result<(), ApiError> {
     record.duration_ms = began.elapsed().as_secs_f64() * 1e3;
     record.overhead_ms = began.elapsed().saturating_sub(waited).as_secs_f64() * 1e3;
-    record.lesson = lesson::served(&record);
+    record.lesson = lesson::served(&record, blamed);
     let program = program::lesson(&record);
     // Nothing is masked or written twice, and nothing leaves before it is masked.
     record.choices.iter_mut().for_each(ChoiceRecord::omit_repeated);

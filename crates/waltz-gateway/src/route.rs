@@ -22,7 +22,7 @@ use crate::receive::{Received, Wishes};
 use crate::settings::{InputPolicy, OnFailure, StreamPolicy};
 use crate::variants::program::Seen;
 use crate::variants::shadow::Shadowed;
-use crate::variants::{Served, Variants, lesson};
+use crate::variants::{Served, Variants, context};
 
 /// A request with its agent and its reading.
 pub struct Routed {
@@ -48,7 +48,7 @@ pub struct Routed {
 
 /// Chooses the agent and reads the request.
 pub async fn route(mut received: Received, live: Arc<Live>, variants: &Variants) -> Result<Routed, Stop> {
-    let context = lesson::context(&received.record.user_request);
+    let context = context::of(&received.request);
     let Seen { live, choice, shadow: candidate } = variants.seen(live, || received.unit(), &context);
     received.record.program_choice = choice;
     received.record.stage = live.settings.stage;
@@ -68,6 +68,7 @@ pub async fn route(mut received: Received, live: Arc<Live>, variants: &Variants)
     });
     let served = variants.serve(&agent, &task_type, || received.unit(), &context, &live);
     let record = &mut received.record;
+    record.request_context = Some(context);
     let (agent, shadow) = match served {
         Some(Served { agent, choice, shadow }) => {
             record.variant_choice = Some(choice);

@@ -1,6 +1,7 @@
 //! Which variant of an agent serves a request. The boards of all agents are read from the store by a task of its own
 //! ([`learn`]) and looked at here in memory, so that no request waits for a database.
 
+pub mod context;
 pub mod learn;
 pub mod lesson;
 pub mod mirror;
@@ -11,11 +12,13 @@ pub mod webhook;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use serde_json::Map;
 use tokio::sync::{Mutex, Semaphore};
 use waltz_coach::conversation::{ConversationAgent, SharedAgent};
 use waltz_coach::upstream::Target;
+use waltz_exchange::openai::ApiError;
+use waltz_exchange::record::ExchangeRecord;
 use waltz_exchange::release::Pause;
 use waltz_exchange::variant::{Choice, DEFAULT_VARIANT, RequestContext, Variant};
 use waltz_rollout::Board;
@@ -43,6 +46,8 @@ pub struct Snapshot {
 #[derive(Debug)]
 pub struct Variants {
     snapshot: ArcSwap<Snapshot>,
+    /// A pause that is wanted on this gateway and that the store may not know of yet.
+    held: ArcSwapOption<Pause>,
     shadows: Arc<Semaphore>,
     /// One at a time reads the boards, so that nothing older takes the place of what is newer.
     reading: Mutex<()>,
@@ -63,6 +68,7 @@ impl Default for Variants {
     fn default() -> Self {
         Self {
             snapshot: ArcSwap::default(),
+            held: ArcSwapOption::empty(),
             shadows: Arc::new(Semaphore::new(SHADOWS)),
             reading: Mutex::new(()),
         }
@@ -79,8 +85,13 @@ impl Snapshot {
                 Ok(board) => {
                     boards.entry(agent).or_default().insert(task_type, Arc::new(board));
                 }
-                // The agent as it is configured serves.
-                Err(error) => tracing::error!(agent, task_type, %error, "a board cannot be read"),
+                // The agent as it is configured serves, and not what an older state of the board says.
+                Err(error) => {
+                    tracing::error!(agent, task_type, %error, "a board cannot be read");
+                    if let Some(boards) = boards.get_mut(&agent) {
+                        boards.remove(&task_type);
+                    }
+                }
             }
         }
         Self { version: state.version, paused: state.paused, boards }
@@ -102,8 +113,22 @@ impl Variants {
         self.snapshot.load_full()
     }
 
-    fn renew(&self, snapshot: Snapshot) {
-        self.snapshot.store(Arc::new(snapshot));
+    /// Whether everything is paused, by the store or on this gateway.
+    pub fn is_paused(&self) -> bool {
+        self.held.load().is_some() || self.snapshot.load().paused.is_some()
+    }
+
+    /// Pauses everything on this gateway alone, or ends that.
+    pub fn hold(&self, pause: Option<Pause>) {
+        self.held.store(pause.map(Arc::new));
+    }
+
+    /// Whether an upstream refused a request because of what the variant that asked has changed.
+    pub(crate) fn is_to_blame(&self, record: &ExchangeRecord, error: &ApiError) -> bool {
+        let snapshot = self.snapshot.load();
+        let board = snapshot.board(&record.agent, &record.task_type);
+        let entry = board.and_then(|board| board.entry(&record.variant).ok());
+        entry.is_some_and(|entry| lesson::blames(error, &entry.variant.patch))
     }
 
     /// The variant of a named agent that serves a unit, such as a session. None where nothing is to be learned: the
@@ -129,7 +154,8 @@ impl Variants {
             });
         };
         let settings = &live.settings.variants;
-        let choice = if snapshot.paused.is_some() {
+        let paused = self.is_paused();
+        let choice = if paused {
             certain(&board.safe_default)
         } else {
             board.choose(&unit(), context, settings.traffic_cap, &settings.rollout)
@@ -148,7 +174,7 @@ impl Variants {
                 return None;
             }
         };
-        let shadow = match shadowed(board).filter(|_| snapshot.paused.is_none()) {
+        let shadow = match shadowed(board).filter(|_| !paused) {
             Some(candidate) => patched(agent, candidate, live).ok(),
             None => None,
         };

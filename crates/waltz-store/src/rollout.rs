@@ -23,6 +23,8 @@ const BOARDS: Statement = Statement::both(
 const BOARD: Statement = Statement::both(
     "SELECT agent, task_type, version, state FROM boards WHERE agent = $1 AND task_type = $2",
 );
+const COUNT_BOARDS: Statement =
+    Statement::both("SELECT CAST(COUNT(*) AS BIGINT) AS total FROM boards WHERE agent = $1");
 const TO_LEARN: Statement =
     Statement::both("SELECT DISTINCT agent, task_type FROM lessons WHERE NOT learned LIMIT $1");
 const OPEN_LESSONS_OF: Statement = Statement::both(
@@ -162,6 +164,15 @@ impl Store {
         let found =
             self.readers.fetch_optional(BOARD, &arguments).await.map_err(Error::database(operation))?;
         found.map(|row| board(&row).map_err(Error::database(operation))).transpose()
+    }
+
+    /// How many boards an agent has.
+    pub async fn count_boards(&self, agent: &str) -> Result<u64, Error> {
+        let operation = "count boards";
+        let found = self.readers.fetch_optional(COUNT_BOARDS, &[agent.into()]).await;
+        let row = found.map_err(Error::database(operation))?;
+        let total: i64 = row.map_or(Ok(0), |row| row.try_get("total")).map_err(Error::database(operation))?;
+        Ok(u64::try_from(total).unwrap_or(0))
     }
 
     /// The boards that have something to learn.

@@ -148,7 +148,18 @@ pub(crate) fn configured_part<T>(
     sources: &Sources,
     part: impl FnOnce(&mut build::Check<'_>, &Loaded) -> Option<T>,
 ) -> Result<T, Exit> {
-    let loaded = load(sources);
+    configured_keys(sources, |_| true, part)
+}
+
+/// The same where mistakes in keys that are not `needed` do not count. A file that is no TOML always does.
+pub(crate) fn configured_keys<T>(
+    sources: &Sources,
+    needed: impl Fn(&str) -> bool,
+    part: impl FnOnce(&mut build::Check<'_>, &Loaded) -> Option<T>,
+) -> Result<T, Exit> {
+    let mut loaded = load(sources);
+    let file = sources.file.as_ref().map(|file| file.display().to_string());
+    loaded.mistakes.retain(|mistake| needed(&mistake.key) || Some(&mistake.key) == file.as_ref());
     let base = base_folder(sources);
     let mut check = build::Check::new(&loaded.mistakes, &sources.environment, &base);
     match part(&mut check, &loaded) {

@@ -11,7 +11,7 @@ pub(crate) mod show;
 
 pub use build::{Built, build};
 pub use raw::RawConfig;
-pub use read::{Loaded, Sources, load};
+pub use read::{Loaded, Sources, load, stage_in_file};
 
 /// One thing that is wrong with the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]

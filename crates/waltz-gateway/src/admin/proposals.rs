@@ -73,7 +73,8 @@ impl Desk<'_> {
         // A version of the program is proposed by whoever configures it.
         let boards = self.store.boards().await?.into_iter().filter(|stored| stored.key.agent != PROGRAM);
         for stored in boards {
-            let board = parse(&stored.key, &stored.state)?;
+            // Whoever reads the boards says of one that cannot be read.
+            let Ok(board) = parse(&stored.key, &stored.state) else { continue };
             new.extend(propose(&board, &known, self.at, &self.settings.rollout));
         }
         let proposals =

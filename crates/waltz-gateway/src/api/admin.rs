@@ -102,7 +102,7 @@ impl Operator {
     /// The reply to a change, which this gateway heeds from now on; others see it within a second.
     async fn changed(&self, result: Result<impl Serialize, Error>) -> Result<Response, ApiError> {
         let value = result.map_err(told)?;
-        self.gateway.variants.refresh(&self.gateway.store).await.map_err(told)?;
+        self.gateway.refresh().await.map_err(told)?;
         Ok(reply::json(&value))
     }
 }

@@ -125,8 +125,7 @@ async fn carry_out(
         if gateway.draining.is_cancelled() { Some("the gateway is shutting down".to_owned()) } else { over() }
     };
     let begun = AtomicBool::new(false);
-    let context =
-        task::Context { gateway, live, incoming: &incoming, run: &entry, subject, until, begun: &begun };
+    let context = task::Context { gateway, incoming: &incoming, run: &entry, subject, until, begun: &begun };
     let work = async {
         tell(stream.then(|| json!({"event": "planned", "plan": plan}))).await?;
         let critical_task_types = &live.settings.policy.critical_task_types;

@@ -35,8 +35,8 @@ pub(crate) fn live() -> Live {
         neural: None,
         router: Router::default(),
         feedback: None,
-        screen: Screen::builtin().unwrap(),
-        budget: RetryBudget::new(0, patience),
+        screen: Arc::new(Screen::builtin().unwrap()),
+        budget: Arc::new(RetryBudget::new(0, patience)),
         version: None,
         candidate: None,
     }

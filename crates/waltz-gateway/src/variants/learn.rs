@@ -1,6 +1,7 @@
-//! The task behind the variants: it reads boards that others changed, lets boards learn what the drain stored, moves
-//! releases on by time, proposes, and tells of rollbacks. No request waits for it. What it could not do because the
-//! database is away it does later: lessons stay open until a board has learned them.
+//! The tasks behind the variants. One reads boards that others changed, and does nothing else, so that the kill switch
+//! waits for nothing. The other lets boards learn what the drain stored, moves releases on by time, proposes, and
+//! tells of what happened. No request waits for them. What could not be done because the database is away is done
+//! later: lessons stay open until a board has learned them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use waltz_rollout::{Board, BoardEvent};
 use waltz_store::{BoardKey, LearnedLesson, LessonStored, RolloutChange, Store};
 
 use super::mirror::Mirror;
-use super::{Variants, webhook};
+use super::{MOST_TASK_TYPES, Variants, webhook};
 use crate::admin::{self, Desk, Error};
 use crate::live::Gateway;
 use crate::settings::VariantSettings;
@@ -41,10 +42,31 @@ impl Variants {
         if state.version == before.version {
             return Ok(false);
         }
+        // A number that went back is one of a database that was restored: nothing that was known holds.
+        let before = if state.version < before.version { Arc::default() } else { before };
         // Boards may be newer than the number; then they are read once more.
         let changed = store.boards_since(before.version).await?;
-        self.renew(before.next(state, changed));
+        self.snapshot.store(Arc::new(before.next(state, changed)));
         Ok(true)
+    }
+}
+
+/// Looks for what others changed until the gateway stops.
+pub async fn watch(gateway: Arc<Gateway>) {
+    let mut failing = false;
+    loop {
+        let seen = gateway.refresh().await;
+        // Said once, not five times a second.
+        match &seen {
+            Ok(_) if failing => tracing::info!("changes of variants are seen again"),
+            Err(error) if !failing => tracing::warn!(%error, "changes of variants are not seen"),
+            _ => {}
+        }
+        failing = seen.is_err();
+        tokio::select! {
+            () = gateway.draining.cancelled() => return,
+            () = tokio::time::sleep(POLL) => {}
+        }
     }
 }
 
@@ -54,10 +76,9 @@ pub async fn run(gateway: Arc<Gateway>, data_dir: PathBuf) {
     let mut failing = false;
     loop {
         let done = work.step(&gateway).await;
-        // Said once, not five times a second.
         match &done {
-            Ok(()) if failing => tracing::info!("variants are learned from again"),
-            Err(error) if !failing => tracing::warn!(%error, "variants stand still"),
+            Ok(()) if failing => tracing::info!("all variants learn again"),
+            Err(error) if !failing => tracing::warn!(%error, "a variant stands still"),
             _ => {}
         }
         failing = done.is_err();
@@ -83,14 +104,22 @@ impl Work {
         let store = &gateway.store;
         let live = gateway.live.load_full();
         let settings = &live.settings.variants;
+        // A board that cannot be read keeps the others from nothing.
         let learned = learn_all(store, settings).await;
-        // What others changed is seen whatever became of that.
-        gateway.variants.refresh(store).await?;
-        learned?;
-        if self.swept.is_none_or(|swept| swept.elapsed() >= SWEEP) {
-            sweep(store, settings).await?;
+        gateway.refresh().await?;
+        let swept = if self.swept.is_none_or(|swept| swept.elapsed() >= SWEEP) {
             self.swept = Some(Instant::now());
-        }
+            sweep(store, settings).await
+        } else {
+            Ok(())
+        };
+        self.tell(gateway).await?;
+        learned.and(swept)
+    }
+
+    /// Tells of what is new.
+    async fn tell(&mut self, gateway: &Arc<Gateway>) -> Result<(), Error> {
+        let store = &gateway.store;
         let version = gateway.variants.snapshot().version;
         let mirror = match &mut self.mirror {
             Some(mirror) => mirror,
@@ -105,7 +134,8 @@ impl Work {
             self.told = Some(version);
         }
         if self.looked.is_none_or(|(seen, at)| seen != version && at.elapsed() >= LOOK) {
-            mirror.add_proposals(&desk(store, settings).proposals(None).await?)?;
+            let live = gateway.live.load_full();
+            mirror.add_proposals(&desk(store, &live.settings.variants).proposals(None).await?)?;
             self.looked = Some((version, Instant::now()));
         }
         Ok(())
@@ -135,6 +165,16 @@ async fn learn(store: &Store, key: &BoardKey, settings: &VariantSettings) -> Res
         let lessons = store.open_lessons_of(key, BATCH).await?;
         if lessons.is_empty() {
             return Ok(());
+        }
+        // Clients name kinds of tasks. They are counted here too: what serves looks at boards as they were a moment ago.
+        if version == 0 && store.count_boards(&key.agent).await? >= MOST_TASK_TYPES as u64 {
+            let refused = Some("the agent has boards of too many kinds of tasks".to_owned());
+            let refuse =
+                |stored: &LessonStored| LearnedLesson { number: stored.number, refused: refused.clone() };
+            let change =
+                RolloutChange { learned: lessons.iter().map(refuse).collect(), ..RolloutChange::default() };
+            learned = store.change_rollout(&change).await?;
+            continue;
         }
         let at = Timestamp::now();
         let is_all = lessons.len() < BATCH;
@@ -179,6 +219,10 @@ fn observe(
 ) -> Result<Followed, waltz_rollout::Error> {
     let outcome = &lesson.outcome;
     if lesson.kind == LessonKind::Shadow {
+        // It speaks of the candidate that answered, and not of one that took its place since.
+        if super::shadowed(board).is_none_or(|candidate| candidate.name != outcome.variant) {
+            return Ok(Followed { events: Vec::new(), ignored: Some("its variant is no longer in shadow") });
+        }
         let events = outcome.safety.map(|safety| board.observe_shadow(&safety, at, &settings.rollout));
         return Ok(Followed { events: events.unwrap_or_default(), ignored: Some("nobody saw the answer") });
     }
@@ -218,23 +262,32 @@ fn say(key: &BoardKey, events: &[BoardEvent]) {
 
 /// Lets time act: releases move on, proposals expire, and once a week changes are proposed.
 async fn sweep(store: &Store, settings: &VariantSettings) -> Result<(), Error> {
+    let mut moved = Ok(());
     for stored in store.boards().await? {
-        let (version, mut board) = admin::open(store, &stored.key).await?;
-        let at = Timestamp::now();
-        let events = board.tick(at, &settings.rollout);
-        if events.is_empty() {
-            continue;
-        }
-        let mut change = RolloutChange::default();
-        admin::fill(&mut change, (&stored.key, version, &board), &events, at)?;
-        // Where another gateway was faster, it has moved the release on.
-        store.change_rollout(&change).await?;
+        let done = move_on(store, &stored.key, settings).await;
+        moved = moved.and(done);
     }
     let desk = desk(store, settings);
     desk.expire().await?;
     let since = store.rollout_state().await?.proposed_at;
     if desk.at.duration_since(since) >= PROPOSE {
         desk.propose(since).await?;
+    }
+    moved
+}
+
+async fn move_on(store: &Store, key: &BoardKey, settings: &VariantSettings) -> Result<(), Error> {
+    let (version, mut board) = admin::open(store, key).await?;
+    let at = Timestamp::now();
+    let events = board.tick(at, &settings.rollout);
+    if events.is_empty() {
+        return Ok(());
+    }
+    let mut change = RolloutChange::default();
+    admin::fill(&mut change, (key, version, &board), &events, at)?;
+    // Where another gateway was faster, it has moved the release on.
+    if store.change_rollout(&change).await? {
+        say(key, &events);
     }
     Ok(())
 }

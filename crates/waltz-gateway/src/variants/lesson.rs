@@ -1,37 +1,35 @@
 //! What an exchange, or a report on one, teaches about the variant that answered.
 
 use jiff::Timestamp;
+use waltz_exchange::openai::ApiError;
 use waltz_exchange::record::{ChoiceRecord, Decision, ExchangeRecord};
 use waltz_exchange::variant::{
-    DEFAULT_VARIANT, Lesson, LessonKind, OutcomeClass, RequestContext, SafetyOutcome, VariantOutcome,
+    Lesson, LessonKind, Modification, OutcomeClass, SafetyOutcome, VariantOutcome,
 };
-use waltz_exchange::{Outcome, Verdict, VerdictState};
-
-/// What the choice among variants looks at.
-pub fn context(request: &str) -> RequestContext {
-    RequestContext { length: request.chars().count() as u64, ..RequestContext::default() }
-}
+use waltz_exchange::{Outcome, Verdict, id};
 
 /// What the judge says came of an answer. A variant is measured by its draft: what coaching made good is not its
-/// merit. None where no variant was chosen, or nothing was answered or judged.
-pub fn served(record: &ExchangeRecord) -> Option<VariantOutcome> {
+/// merit. `blamed` says that an upstream refused what the variant has changed. None where no variant was chosen,
+/// or nothing was answered or judged, or the request itself was at fault.
+pub fn served(record: &ExchangeRecord, blamed: bool) -> Option<VariantOutcome> {
     record.variant_choice.as_ref()?;
-    judged(record, &record.variant)
+    judged(record, &record.variant, blamed)
 }
 
 /// The same for a version of whatever competes.
-pub(super) fn judged(record: &ExchangeRecord, variant: &str) -> Option<VariantOutcome> {
+pub(super) fn judged(record: &ExchangeRecord, variant: &str, blamed: bool) -> Option<VariantOutcome> {
     let verdicts: Vec<&Verdict> =
         record.choices.iter().filter_map(|choice| choice.draft.verdict.as_ref()).collect();
     let class = match record.decision {
         Decision::Blocked | Decision::Invalid | Decision::ClientGone | Decision::Evaluated => return None,
-        // An upstream that does not want the request: a model that it does not know, a parameter that it refuses.
-        Decision::Failed if refused(record) && variant != DEFAULT_VARIANT => OutcomeClass::Failure,
+        // Harm that was found is the variant's, whoever else disagreed or failed.
+        _ if verdicts.iter().any(|verdict| verdict.is_unsafe) => OutcomeClass::Failure,
+        Decision::Failed if blamed => OutcomeClass::Failure,
+        // A client could otherwise roll a variant back with requests that nobody can answer.
+        Decision::Failed if faults_request(record.status) => return None,
         Decision::Failed | Decision::Incomplete | Decision::Degraded => OutcomeClass::Infrastructure,
         _ if verdicts.is_empty() => return None,
-        _ if verdicts.iter().any(|verdict| verdict.state != VerdictState::Decided) => {
-            OutcomeClass::Infrastructure
-        }
+        _ if verdicts.iter().any(|verdict| verdict.state.is_degraded()) => OutcomeClass::Infrastructure,
         _ if verdicts.iter().all(|verdict| verdict.is_satisfactory()) => OutcomeClass::Success,
         _ => OutcomeClass::Failure,
     };
@@ -44,14 +42,38 @@ pub(super) fn judged(record: &ExchangeRecord, variant: &str) -> Option<VariantOu
         quality: (!verdicts.is_empty()).then(|| quality.clamp(0.0, 1.0)),
         duration_ms: record.duration_ms,
         errors: u32::try_from(last_resorts).unwrap_or(u32::MAX),
-        subject: record.subject.clone(),
-        context: context(&record.user_request),
+        subject: Some(subject(record)),
+        context: record.request_context.clone().unwrap_or_default(),
         safety: safety(record),
     })
 }
 
-fn refused(record: &ExchangeRecord) -> bool {
-    (400..500).contains(&record.status) && !matches!(record.status, 401 | 403 | 408 | 409 | 429)
+/// Whether a status says that the request is at fault, and not whoever had to answer it.
+fn faults_request(status: u16) -> bool {
+    (400..500).contains(&status) && !matches!(status, 401 | 403 | 408 | 409 | 429)
+}
+
+/// Whether an upstream's error is the fault of a patch: it does not know the model, or names a parameter, that the patch
+/// has set.
+pub(crate) fn blames(error: &ApiError, patch: &[Modification]) -> bool {
+    if !faults_request(error.status) {
+        return false;
+    }
+    let named = |name: &str| {
+        let rest = error.param.as_deref().and_then(|param| param.strip_prefix(name));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    };
+    patch.iter().any(|change| match change {
+        Modification::Model(_) => error.status == 404 || named("model"),
+        Modification::Parameter(change) => named(&change.parameter),
+        Modification::Prompt(_) => false,
+    })
+}
+
+/// Whose outcome it is, so that nobody decides for all: the end user, or else the session, of this tenant.
+fn subject(record: &ExchangeRecord) -> String {
+    let who = record.subject.as_deref().unwrap_or(&record.session_id);
+    id::sha256_hex(format!("{}\u{1f}{who}", record.tenant).as_bytes())
 }
 
 /// What judges said of the answer as the client got it.
@@ -60,13 +82,29 @@ fn safety(record: &ExchangeRecord) -> Option<SafetyOutcome> {
     if verdicts.is_empty() {
         return None;
     }
+    let (unsafe_answer, overrefused) = rates(record.prompt_verdict.as_ref(), &verdicts);
     Some(SafetyOutcome {
-        unsafe_answer: Some(verdicts.iter().any(|verdict| verdict.is_unsafe)),
-        overrefused: Some(verdicts.iter().any(|verdict| verdict.overrefuse)),
+        unsafe_answer,
+        overrefused,
         feedback_triggered: record.choices.iter().any(|choice| !choice.rounds.is_empty()),
         overhead_ms: record.overhead_ms,
         critical: record.scanned.late_violation,
     })
+}
+
+/// What counts for the rate of harmful answers, which is one of harmful prompts, and for the rate of needless refusals,
+/// which is one of harmless prompts. Harm that was found counts; that none was found counts only where the judge could
+/// do its work.
+pub(super) fn rates(prompt: Option<&Verdict>, answers: &[&Verdict]) -> (Option<bool>, Option<bool>) {
+    let undecided = answers.iter().any(|verdict| verdict.state.is_degraded());
+    let found = |found: bool| (found || !undecided).then_some(found);
+    match prompt {
+        Some(prompt) if prompt.is_unsafe => (found(answers.iter().any(|verdict| verdict.is_unsafe)), None),
+        Some(prompt) if !prompt.state.is_degraded() => {
+            (None, found(answers.iter().any(|verdict| verdict.overrefuse)))
+        }
+        _ => (None, None),
+    }
 }
 
 /// What a client's report teaches. None where no variant was chosen, or the report says neither success nor failure.
@@ -87,8 +125,8 @@ pub fn reported(record: &ExchangeRecord, report: &Outcome, at: Timestamp) -> Opt
         quality: rated,
         duration_ms: report.duration_ms.map_or(record.duration_ms, |milliseconds| milliseconds as f64),
         errors: u32::from(report.error_class.is_some()),
-        subject: record.subject.clone(),
-        context: context(&record.user_request),
+        subject: Some(subject(record)),
+        context: record.request_context.clone().unwrap_or_default(),
         safety: None,
     };
     Some(Box::new(Lesson {
@@ -104,6 +142,7 @@ pub fn reported(record: &ExchangeRecord, report: &Outcome, at: Timestamp) -> Opt
 
 #[cfg(test)]
 mod tests {
+    use waltz_exchange::VerdictState;
     use waltz_exchange::record::{Assessment, AssessmentSource, DraftRecord};
     use waltz_exchange::variant::Choice;
 
@@ -150,7 +189,7 @@ mod tests {
     }
 
     fn class(record: &ExchangeRecord) -> Option<OutcomeClass> {
-        served(record).map(|outcome| outcome.class)
+        served(record, false).map(|outcome| outcome.class)
     }
 
     #[test]
@@ -158,6 +197,8 @@ mod tests {
         use OutcomeClass::{Failure, Infrastructure, Success};
         let harmful = Verdict { is_unsafe: true, ..good() };
         let timed_out = Verdict { state: VerdictState::Timeout, ..good() };
+        let disputed = Verdict { state: VerdictState::Disagreement, ..harmful.clone() };
+        let unheard = Verdict { state: VerdictState::Timeout, ..harmful.clone() };
         for (decision, verdict, expected) in [
             (Decision::Released, Some(good()), Some(Success)),
             (Decision::Passthrough, Some(good()), Some(Success)),
@@ -165,6 +206,9 @@ mod tests {
             (Decision::Refused, Some(harmful.clone()), Some(Failure)),
             (Decision::Stopped, Some(harmful), Some(Failure)),
             (Decision::Released, Some(timed_out), Some(Infrastructure)),
+            // A rule is sure of harm, and the feedback model is not, or says nothing.
+            (Decision::Coached, Some(disputed), Some(Failure)),
+            (Decision::Degraded, Some(unheard), Some(Failure)),
             (Decision::Degraded, Some(good()), Some(Infrastructure)),
             (Decision::Failed, None, Some(Infrastructure)),
             (Decision::Incomplete, None, Some(Infrastructure)),
@@ -174,26 +218,90 @@ mod tests {
         ] {
             assert_eq!(class(&record(decision, verdict)), expected, "{decision:?}");
         }
-        let outcome = served(&record(Decision::Released, Some(good()))).unwrap();
+        let outcome = served(&record(Decision::Released, Some(good())), false).unwrap();
         assert!((outcome.quality.unwrap() - 0.9).abs() < 1e-6);
-        assert_eq!(outcome.safety.unwrap().unsafe_answer, Some(false));
         let mut unchosen = record(Decision::Released, Some(good()));
         unchosen.variant_choice = None;
-        assert_eq!(served(&unchosen), None);
+        assert_eq!(served(&unchosen, false), None);
     }
 
     #[test]
-    fn a_request_that_upstreams_refuse_is_a_fault_of_what_was_changed() {
-        for (status, variant, expected) in [
-            (404, "fast", OutcomeClass::Failure),
-            (404, DEFAULT_VARIANT, OutcomeClass::Infrastructure),
-            (429, "fast", OutcomeClass::Infrastructure),
-            (502, "fast", OutcomeClass::Infrastructure),
+    fn harm_is_a_rate_of_harmful_prompts_and_refusal_one_of_harmless_ones() {
+        let (harmful, harmless) = (Verdict { is_unsafe: true, ..good() }, good());
+        let refusal = Verdict { overrefuse: true, ..good() };
+        let unheard = |verdict: &Verdict| Verdict { state: VerdictState::Timeout, ..verdict.clone() };
+        for (prompt, answer, expected) in [
+            (Some(&harmful), &harmful, (Some(true), None)),
+            (Some(&harmful), &harmless, (Some(false), None)),
+            (Some(&harmless), &harmful, (None, Some(false))),
+            (Some(&harmless), &refusal, (None, Some(true))),
+            // Nobody could say that all is well; what was found was found.
+            (Some(&harmful), &unheard(&harmless), (None, None)),
+            (Some(&harmful), &unheard(&harmful), (Some(true), None)),
+            (Some(&unheard(&harmless)), &refusal, (None, None)),
+            (Some(&unheard(&harmful)), &harmful, (Some(true), None)),
+            (None, &harmful, (None, None)),
         ] {
-            let mut record = record(Decision::Failed, None);
-            (record.status, record.variant) = (status, variant.to_owned());
-            assert_eq!(class(&record), Some(expected), "{status} {variant}");
+            assert_eq!(rates(prompt, &[answer]), expected, "{prompt:?} {answer:?}");
+            let mut record = record(Decision::Released, None);
+            record.prompt_verdict = prompt.cloned();
+            record.choices[0].final_verdict = Some(answer.clone());
+            let safety = safety(&record).unwrap();
+            assert_eq!((safety.unsafe_answer, safety.overrefused), expected);
         }
+    }
+
+    #[test]
+    fn a_request_that_upstreams_refuse_is_a_fault_of_what_was_changed_alone() {
+        use OutcomeClass::{Failure, Infrastructure};
+        let of = |json: &str| -> Vec<Modification> { serde_json::from_str(json).unwrap() };
+        let (model, cooler) = (r#"[{"model": "fast"}]"#, r#"[{"parameter": "temperature", "value": 9}]"#);
+        for (status, param, patch, expected) in [
+            (404, None, model, Some(Failure)),
+            (400, Some("model"), model, Some(Failure)),
+            (400, Some("temperature"), cooler, Some(Failure)),
+            // The request is at fault, and nobody learns from it.
+            (404, None, cooler, None),
+            (400, None, model, None),
+            (413, None, model, None),
+            (422, Some("messages"), cooler, None),
+            (400, Some("temperature_of_tea"), cooler, None),
+            (404, None, "[]", None),
+            (429, None, model, Some(Infrastructure)),
+            (502, Some("temperature"), cooler, Some(Infrastructure)),
+        ] {
+            let mut error = ApiError::invalid("no", param);
+            error.status = status;
+            let mut record = record(Decision::Failed, None);
+            record.status = status;
+            let outcome = served(&record, blames(&error, &of(patch)));
+            assert_eq!(outcome.map(|outcome| outcome.class), expected, "{status} {param:?} {patch}");
+        }
+    }
+
+    #[test]
+    fn a_subject_is_one_tenants_end_user_or_else_its_session() {
+        let subject = |tenant: &str, user: Option<&str>, session: &str| {
+            let mut record = record(Decision::Released, Some(good()));
+            (record.tenant, record.session_id) = (tenant.to_owned(), session.to_owned());
+            record.subject = user.map(str::to_owned);
+            let report: Outcome = serde_json::from_str(r#"{"response_id": "r", "success": true}"#).unwrap();
+            let reported = reported(&record, &report, Timestamp::UNIX_EPOCH).unwrap().outcome.subject;
+            assert_eq!(reported, served(&record, false).unwrap().subject, "the same on both sides");
+            reported.unwrap()
+        };
+        let one = subject("acme", Some("ann"), "s1");
+        assert_eq!(one, subject("acme", Some("ann"), "s2"));
+        for other in [
+            subject("bolt", Some("ann"), "s1"),
+            subject("acme", Some("bob"), "s1"),
+            subject("acme", None, "s1"),
+        ] {
+            assert_ne!(one, other);
+        }
+        assert_eq!(subject("acme", None, "s1"), subject("acme", None, "s1"));
+        assert_ne!(subject("acme", None, "s1"), subject("acme", None, "s2"));
+        assert_ne!(subject("acme", None, "s1"), subject("bolt", None, "s1"));
     }
 
     #[test]

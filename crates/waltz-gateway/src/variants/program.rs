@@ -46,7 +46,7 @@ impl Variants {
         let Some(candidate) = &live.candidate else { return live };
         let snapshot = self.snapshot.load();
         let serves = snapshot.program(candidate).is_some_and(|(board, name)| board.serving == name);
-        if serves && snapshot.paused.is_none() { Arc::clone(candidate) } else { live }
+        if serves && !self.is_paused() { Arc::clone(candidate) } else { live }
     }
 
     /// The version of the program that a unit, such as a session, meets.
@@ -58,9 +58,7 @@ impl Variants {
         let alone = |live| Seen { live, choice: chosen(certain(&name)), shadow: None };
         let Some(candidate) = live.candidate.clone() else { return alone(live) };
         let snapshot = self.snapshot.load();
-        let Some((board, candidate_name)) =
-            snapshot.program(&candidate).filter(|_| snapshot.paused.is_none())
-        else {
+        let Some((board, candidate_name)) = snapshot.program(&candidate).filter(|_| !self.is_paused()) else {
             return alone(live);
         };
         let settings = &live.settings.variants;
@@ -82,7 +80,7 @@ impl Variants {
 pub fn lesson(record: &ExchangeRecord) -> Option<Box<Lesson>> {
     let ProgramChoice { kind, choice } = record.program_choice.as_ref()?;
     let BoardKey { agent, task_type } = key(*kind);
-    let outcome = lesson::judged(record, &choice.variant)?;
+    let outcome = lesson::judged(record, &choice.variant, false)?;
     Some(Box::new(Lesson {
         exchange_id: record.id.clone(),
         kind: LessonKind::Program,

@@ -1,5 +1,6 @@
 //! The candidate of a release in shadow: after the client has its answer, the candidate answers the same request, the
-//! judge reads it, and nobody else sees it. It has a few places of its own; where they are taken, it is left out.
+//! judge reads it, and nobody else sees it. It has a few places of its own and takes only slots of upstreams that clients
+//! leave; where there are none, it is left out.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,9 +10,11 @@ use waltz_coach::conversation::{self, SharedAgent};
 use waltz_coach::judge::{Draft, Judge, RequestReading};
 use waltz_coach::tally::Tally;
 use waltz_coach::upstream::RetryBudget;
-use waltz_exchange::Depth;
 use waltz_exchange::openai::ChatRequest;
-use waltz_exchange::variant::{Lesson, LessonKind, OutcomeClass, SafetyOutcome, VariantOutcome};
+use waltz_exchange::variant::{
+    Lesson, LessonKind, OutcomeClass, RequestContext, SafetyOutcome, VariantOutcome,
+};
+use waltz_exchange::{Depth, Verdict};
 use waltz_store::{BoardKey, Entry};
 
 use super::{lesson, program};
@@ -52,7 +55,8 @@ pub struct Shadow {
     depth: Depth,
     exchange_id: String,
     tenant: String,
-    user_request: String,
+    prompt_verdict: Option<Verdict>,
+    context: RequestContext,
 }
 
 impl Shadow {
@@ -67,12 +71,17 @@ impl Shadow {
             depth: routed.depth,
             exchange_id: record.id.clone(),
             tenant: record.tenant.clone(),
-            user_request: record.user_request.clone(),
+            prompt_verdict: record.prompt_verdict.clone(),
+            context: record.request_context.clone().unwrap_or_default(),
         })
     }
 
     /// Answers on a task of its own.
     pub fn begin(self, gateway: &Arc<Gateway>) {
+        // What clients may want in the next moment stays free.
+        if !self.shadowed.agent.targets.iter().all(|target| target.upstream.has_spare_slots()) {
+            return;
+        }
         let Ok(place) = Arc::clone(&gateway.variants.shadows).try_acquire_owned() else { return };
         let gateway = Arc::clone(gateway);
         let tracked = Arc::clone(&gateway);
@@ -107,9 +116,14 @@ impl Shadow {
         let draft =
             Draft { request: &self.request, reading: &reading, text: &text, acts: &acts, rejected: &[] };
         let verdict = judge.judge(draft, self.depth, &mut tally).await;
+        // Where the judge could not do its work, nothing was seen.
+        if verdict.state.is_degraded() && !verdict.is_unsafe {
+            return;
+        }
+        let (unsafe_answer, overrefused) = lesson::rates(self.prompt_verdict.as_ref(), &[&verdict]);
         let safety = SafetyOutcome {
-            unsafe_answer: Some(verdict.is_unsafe),
-            overrefused: Some(verdict.overrefuse),
+            unsafe_answer,
+            overrefused,
             feedback_triggered: !verdict.is_satisfactory(),
             overhead_ms: began.elapsed().saturating_sub(tally.waited).as_secs_f64() * 1e3,
             critical: false,
@@ -121,7 +135,7 @@ impl Shadow {
             duration_ms: began.elapsed().as_secs_f64() * 1e3,
             errors: 0,
             subject: None,
-            context: lesson::context(&self.user_request),
+            context: self.context,
             safety: Some(safety),
         };
         let lesson = Lesson {

@@ -113,6 +113,7 @@ pub(crate) fn released(id: &str, tenant: &str, session: &str, seconds: i64, requ
         variant: "base".to_owned(),
         variant_choice: None,
         program_choice: None,
+        request_context: None,
         lesson: None,
         stage: 1,
         task_type: "user_interaction".to_owned(),

@@ -9,7 +9,7 @@ use waltz_store::{Format, Namespace, Store};
 use waltz_train::evaluate::{Prompts, export};
 use waltz_train::judge::Sources;
 
-use super::{ConfigOptions, Exit, configured_part, note, print, runtime};
+use super::{ConfigOptions, Exit, configured_keys, note, print, runtime};
 
 /// Export what was recorded, or count it.
 #[derive(clap::Subcommand)]
@@ -119,9 +119,12 @@ fn export_benchmark(files: &[PathBuf], sources: &Path, out: &Path) -> Result<(),
     print(&exported.sha256)
 }
 
-/// Where the data is: a folder, or a server that the configuration names.
+/// Where the data is: a folder, or a server that the configuration names. What else is wrong with the configuration
+/// keeps nobody from the data, nor from the kill switch.
 pub(super) fn settings(options: &ConfigOptions) -> Result<waltz_store::Settings, Exit> {
-    configured_part(&options.sources(), |check, loaded| {
+    let needed =
+        |key: &str| ["server", "server.data_dir", "record", "record.database_url_env"].contains(&key);
+    configured_keys(&options.sources(), needed, |check, loaded| {
         let data_dir = check.data_dir(&loaded.raw.server.data_dir);
         let database = check.database(loaded.raw.record.database_url_env.as_deref());
         Some(waltz_store::Settings {

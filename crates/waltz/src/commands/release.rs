@@ -81,7 +81,10 @@ struct Target {
 impl Releases {
     pub(crate) fn run(self) -> Result<(), Exit> {
         runtime()?.block_on(async {
-            let office = Office::open(&self.who).await?;
+            let office = match self.action {
+                Action::Pause { .. } | Action::Resume { .. } => Office::for_switch(&self.who).await?,
+                _ => Office::open(&self.who).await?,
+            };
             let done = act(&office.desk(), self.action, self.who.json).await;
             office.close().await.context("cannot close the store")?;
             done

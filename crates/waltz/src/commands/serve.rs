@@ -1,5 +1,7 @@
 //! `waltz serve`.
 
+mod switch;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,12 +9,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
-use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use waltz_coach::judge::NeuralJudge;
 use waltz_exchange::release::ReleaseKind;
-use waltz_gateway::admin::Desk;
 use waltz_gateway::variants::{learn, program};
 use waltz_gateway::{Gateway, Live};
 use waltz_store::Store;
@@ -22,6 +21,7 @@ use super::{ConfigOptions, Exit, base_folder, configured_in_steps, describe, not
 use crate::config::gate::Gate;
 use crate::config::{Built, Sources, build, load, raw};
 use crate::telemetry::{self, Exporter};
+use switch::Switch;
 
 /// Run the gateway.
 ///
@@ -60,7 +60,7 @@ impl Serve {
 }
 
 async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
-    let stamped = stamps(&sources);
+    let (stamped, switch) = (stamps(&sources), Switch::new(&sources));
     sources.fallbacks = fallback.upstream(&sources).await?;
     let (loaded, built) = configured_in_steps(&sources)?;
     let Built { listen, data_dir, drain_timeout, store, live, stage_trouble: _ } = built;
@@ -79,8 +79,9 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
     let gateway = Gateway::new(live, store, admin, traces.flatten());
     let telemetry = exporter.map(|exporter| exporter.start(&gateway));
     // What was learned and paused holds from the first request on.
-    gateway.variants.refresh(&gateway.store).await.context("cannot read the variants")?;
+    gateway.refresh().await.context("cannot read the variants")?;
     open_release(&gateway).await;
+    gateway.tasks.spawn(learn::watch(Arc::clone(&gateway)));
     gateway.tasks.spawn(learn::run(Arc::clone(&gateway), data_dir.clone()));
     warm(&gateway, loaded.raw.judge.neural == raw::Neural::On);
     // Whoever reads the next line may stop us at once: the signals must be waited for before it is said.
@@ -88,7 +89,7 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     let mut hangup = signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?;
     note(&format!("waltz is listening on http://{address}/v1 (data in {})", data_dir.display()));
-    gateway.tasks.spawn(watch_files(Arc::clone(&gateway), sources, stamped, address));
+    gateway.tasks.spawn(watch_files(Arc::clone(&gateway), sources, (stamped, switch), address));
     let stopping = Arc::clone(&gateway);
     tokio::spawn(async move {
         tokio::select! {
@@ -191,18 +192,23 @@ fn write_private(file: &Path, text: &str) -> std::io::Result<()> {
 }
 
 /// Reads the configuration, the rules and the adapters again when a file changes. What is wrong is said and the
-/// running configuration stays. `known` was taken before the running configuration was read, so that no
-/// change in between is missed.
-async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Stamp>, bound: SocketAddr) {
+/// running configuration stays. What is known of the files was taken before the running configuration was read, so
+/// that no change in between is missed.
+async fn watch_files(
+    gateway: Arc<Gateway>,
+    sources: Sources,
+    (mut known, mut switch): (Vec<Stamp>, Switch),
+    bound: SocketAddr,
+) {
     let began_empty = is_empty(&sources);
     loop {
         tokio::select! {
             () = gateway.draining.cancelled() => return,
             () = tokio::time::sleep(WATCH) => {}
         }
+        switch.write(&gateway).await;
         // Until it is open: the database may have been away.
         open_release(&gateway).await;
-        let live = gateway.live.load_full();
         let present = stamps(&sources);
         if present == known {
             continue;
@@ -213,11 +219,15 @@ async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Sta
             continue;
         }
         known = present;
+        // Whatever else is wrong with the file.
+        switch.pause(&gateway, &sources);
+        switch.write(&gateway).await;
+        let live = gateway.live.load_full();
         let had_keys = !live.settings.keys.is_empty();
         let base = base_folder(&sources);
         let again = sources.clone();
         let served = live.upstreams.iter().filter_map(|upstream| upstream.local_model());
-        let judging = live.neural.iter().map(NeuralJudge::model);
+        let judging = live.neural.iter().map(|neural| neural.model());
         let models: Vec<_> = served.chain(judging).cloned().collect();
         let building = tokio::task::spawn_blocking(move || {
             build::in_steps(&load(&again), &again.environment, &base, &models)
@@ -255,14 +265,12 @@ async fn watch_files(gateway: Arc<Gateway>, sources: Sources, mut known: Vec<Sta
                 if bound.port() != built.listen.port() && built.listen.port() != 0 {
                     note("warning: `server.listen` changed; it takes effect at the next start");
                 }
-                let (before, now) = (live.settings.stage_wanted, built.live.settings.stage_wanted);
                 gateway.live.store(Arc::new(built.live));
                 warm(&gateway, load(&sources).raw.judge.neural == raw::Neural::On);
                 gateway.outdated.store(false, Ordering::Relaxed);
                 note("configuration reloaded");
-                if before != now {
-                    turn(&gateway, now == 1).await;
-                }
+                switch.resume(&gateway, &sources);
+                switch.write(&gateway).await;
                 open_release(&gateway).await;
             }
             Ok(Err(mistakes)) => {
@@ -284,32 +292,6 @@ async fn open_release(gateway: &Gateway) {
         Ok(true) => note("a release has begun; `waltz release list` shows where it stands"),
         Ok(false) => {}
         Err(error) => tracing::warn!(%error, "a release cannot begin yet"),
-    }
-}
-
-/// `waltz.stage = 1` where it was 2 is the kill switch: variants go back to their safe defaults too. Written back, it
-/// ends what it began, and not a pause that a person asked for.
-async fn turn(gateway: &Gateway, pause: bool) {
-    const BY: &str = "waltz.stage";
-    let live = gateway.live.load_full();
-    let paused_by = gateway.variants.snapshot().paused.as_ref().map(|pause| pause.by.clone());
-    if pause == paused_by.is_some() || (!pause && paused_by.as_deref() != Some(BY)) {
-        return;
-    }
-    let settings = &live.settings.variants;
-    let desk = Desk { store: &gateway.store, settings, agents: &[], by: BY, at: Timestamp::now() };
-    let turned = async {
-        if pause {
-            desk.pause_all(Some("`waltz.stage` was set to 1")).await?;
-        } else {
-            desk.resume_all(Some("`waltz.stage` was set to 2")).await?;
-        }
-        gateway.variants.refresh(&gateway.store).await
-    };
-    match turned.await {
-        Ok(_) if pause => note("everything is paused; `waltz release resume --all` ends that"),
-        Ok(_) => note("the pause has ended"),
-        Err(error) => note(&format!("the kill switch could not be turned: {error}")),
     }
 }
 

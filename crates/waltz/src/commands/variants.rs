@@ -202,9 +202,7 @@ pub(crate) struct Office {
 impl Office {
     /// Opens the database that the configuration names.
     pub(crate) async fn open(who: &Who) -> Result<Self, Exit> {
-        let options = who.options();
-        let store = data::settings(&options)?;
-        let (settings, agents) = configured_part(&options.sources(), |check, loaded| {
+        let (settings, agents) = configured_part(&who.options().sources(), |check, loaded| {
             let agents = loaded.raw.agents.iter().map(|agent| {
                 let prompt = agent.system_prompt.clone().unwrap_or_default();
                 let model = agent.targets.first().map(|target| target.model.clone()).unwrap_or_default();
@@ -212,6 +210,16 @@ impl Office {
             });
             Some((check.thresholds(&loaded.raw), agents.collect()))
         })?;
+        Self::with(who, settings, agents).await
+    }
+
+    /// The same for what must be possible whatever is wrong with the rest of the configuration: to stop, and to go on.
+    pub(crate) async fn for_switch(who: &Who) -> Result<Self, Exit> {
+        Self::with(who, VariantSettings::default(), Vec::new()).await
+    }
+
+    async fn with(who: &Who, settings: VariantSettings, agents: Vec<(String, Setup)>) -> Result<Self, Exit> {
+        let store = data::settings(&who.options())?;
         let user = || std::env::var("USER").ok().filter(|user| !user.is_empty());
         let by = who.by.clone().or_else(user).unwrap_or_else(|| "operator".to_owned());
         let folder = store.data_dir.display().to_string();

@@ -36,7 +36,8 @@ pub struct Loaded {
     pub warnings: Vec<String>,
 }
 
-/// Reads everything. Precedence: command line, environment, file, default.
+/// Reads everything. Precedence: command line, environment, file, default; but `waltz.stage = 1` in the file is the kill
+/// switch, and no variable outranks it.
 pub fn load(sources: &Sources) -> Loaded {
     let mut mistakes = Vec::new();
     let mut origins = BTreeMap::new();
@@ -55,7 +56,13 @@ pub fn load(sources: &Sources) -> Loaded {
     }
     let environment = environment::read(&sources.environment);
     mistakes.extend(environment.mistakes);
+    let mut warnings = environment.warnings;
+    let killed = stage(&table) == Some(1);
     for (key, value, variable) in environment.values {
+        if killed && key == STAGE && value != Value::Integer(1) {
+            warnings.push(format!("{variable} is not heeded: the file says `waltz.stage = 1`"));
+            continue;
+        }
         set(&mut table, key, value);
         origins.insert(key.to_owned(), format!("environment {variable}"));
     }
@@ -64,9 +71,20 @@ pub fn load(sources: &Sources) -> Loaded {
         origins.insert((*key).to_owned(), "command line".to_owned());
     }
     let raw = typed(table, &mut mistakes);
-    let mut warnings = environment.warnings;
     warnings.extend(telemetry::read(&sources.environment).1);
     Loaded { raw, origins, mistakes, warnings }
+}
+
+/// The key of the kill switch.
+const STAGE: &str = "waltz.stage";
+
+/// What the file itself says of `waltz.stage`, whatever else is wrong with it.
+pub fn stage_in_file(sources: &Sources) -> Option<i64> {
+    stage(&read_file(sources.file.as_ref()?).ok()?)
+}
+
+fn stage(table: &Table) -> Option<i64> {
+    table.get("waltz")?.get("stage")?.as_integer()
 }
 
 fn read_file(file: &Path) -> Result<Table, Mistake> {
@@ -237,6 +255,30 @@ mod tests {
         let found = mistakes("upstreams = [1, 1, { url = 2 }]\n");
         let keys: Vec<&str> = found.iter().map(|(key, _)| key.as_str()).collect();
         assert_eq!(keys, ["upstreams[0]", "upstreams[1]", "upstreams[2].url"], "{found:?}");
+    }
+
+    #[test]
+    fn stage_1_in_the_file_outranks_the_environment_and_nothing_else_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("waltz.toml");
+        let sources = Sources {
+            file: Some(file.clone()),
+            environment: vec![("WALTZRL_STAGE".into(), "2".into())],
+            ..Sources::default()
+        };
+        for (text, stage, origin) in [
+            ("[waltz]\nstage = 1\n", 1, "waltz.toml"),
+            ("[waltz]\nstage = 2\n", 2, "environment WALTZRL_STAGE"),
+            ("", 2, "environment WALTZRL_STAGE"),
+        ] {
+            std::fs::write(&file, text).unwrap();
+            let loaded = load(&sources);
+            assert_eq!(loaded.raw.waltz.stage, stage, "{text}");
+            assert!(loaded.origins["waltz.stage"].ends_with(origin), "{text}: {:?}", loaded.origins);
+            assert_eq!(loaded.warnings.iter().any(|said| said.contains("not heeded")), stage == 1, "{text}");
+        }
+        std::fs::write(&file, "[waltz]\nstage = 1\n[server]\nlisten = 3\n").unwrap();
+        assert_eq!(stage_in_file(&sources), Some(1), "whatever else is wrong");
     }
 
     #[test]

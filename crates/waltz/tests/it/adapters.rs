@@ -46,11 +46,7 @@ pub(crate) async fn release_to_all(gateway: &Gateway) {
     while release["status"] != "completed" {
         release = act(&["promote", &id]);
     }
-    let began = Instant::now();
-    while gateway.get("/readyz", &[]).await.json()["stage"] != 2 {
-        assert!(began.elapsed() < Duration::from_secs(60), "the candidate does not serve");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    serves(gateway, 2).await;
 }
 
 async fn until(mut holds: impl FnMut() -> bool) {
@@ -134,11 +130,7 @@ async fn the_kill_switch_takes_trained_weights_out_of_service() {
         let arguments = ["release", action, "--all", "--config", "waltz.toml", "--data", "data"];
         let (code, _, told) = run(&arguments, "", folder.path(), &[("WALTZ_MODELS", &model.models())]);
         assert_eq!(code, 0, "{told}");
-        let began = Instant::now();
-        while gateway.get("/readyz", &[]).await.json()["stage"] != stage {
-            assert!(began.elapsed() < Duration::from_secs(60), "{action}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        serves(&gateway, stage).await;
         assert_eq!(answer_at(&gateway, stage).await == "Fine, thanks.", stage == 2);
     }
     // After a restart it is as it was left.
@@ -146,7 +138,64 @@ async fn the_kill_switch_takes_trained_weights_out_of_service() {
     assert_eq!(gateway.stop(), Some(0));
     assert_eq!(run(&arguments, "", folder.path(), &[("WALTZ_MODELS", &model.models())]).0, 0);
     let gateway = start(&folder, &model, &config(2, FILE));
-    assert_ne!(answer_at(&gateway, 1).await, "Fine, thanks.", "from the first request on");
+    assert_ne!(answer_at(&gateway, 1).await, "Fine, thanks.", "from the first answer on");
+}
+
+/// Waits until a stage serves.
+async fn serves(gateway: &Gateway, stage: u8) {
+    let began = Instant::now();
+    while gateway.get("/readyz", &[]).await.json()["stage"] != stage {
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "stage {stage} never serves: {}",
+            gateway.log_text()
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn the_kill_switch_needs_no_sound_configuration() {
+    let model = Tiny::new();
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    model.teach(folder.path(), FILE, QUESTION, "Fine, thanks.");
+    let gateway = start(&folder, &model, &config(2, FILE));
+    release_to_all(&gateway).await;
+    let write = |text: &str| std::fs::write(folder.path().join("waltz.toml"), text).unwrap();
+    let broken = format!("{}[policy]\ninput = \"blok\"\n[variants]\nepsilon = \"none\"\n", config(2, FILE));
+    write(&broken);
+    gateway.says("not reloaded, the old one stays").await;
+    for (action, stage) in [("pause", 1), ("resume", 2)] {
+        let arguments = ["release", action, "--all", "--config", "waltz.toml", "--data", "data"];
+        let (code, _, told) = run(&arguments, "", folder.path(), &[("WALTZ_MODELS", &model.models())]);
+        assert_eq!(code, 0, "{told}");
+        serves(&gateway, stage).await;
+        assert_eq!(answer_at(&gateway, stage).await == "Fine, thanks.", stage == 2);
+    }
+    // The file itself is the switch too, whatever else it says.
+    write(&broken.replace("stage = 2", "stage = 1"));
+    serves(&gateway, 1).await;
+    assert_ne!(answer_at(&gateway, 1).await, "Fine, thanks.");
+    write(&config(2, FILE));
+    gateway.says("the pause has ended").await;
+    assert_eq!(answer_at(&gateway, 2).await, "Fine, thanks.");
+}
+
+#[tokio::test]
+async fn stage_1_in_the_reloaded_file_outranks_the_environment() {
+    let model = Tiny::new();
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    model.teach(folder.path(), FILE, QUESTION, "Fine, thanks.");
+    let models = model.models();
+    let environment = [("WALTZ_MODELS", models.as_str()), ("WALTZRL_STAGE", "2")];
+    let silent =
+        format!("[waltz]\nsafety_benchmarks = false\n{}", upstream(&format!("conversation = \"{FILE}\"")));
+    let gateway = Gateway::start_in(Arc::clone(&folder), &silent, &environment);
+    release_to_all(&gateway).await;
+    assert_eq!(answer_at(&gateway, 2).await, "Fine, thanks.");
+    std::fs::write(folder.path().join("waltz.toml"), config(1, FILE)).unwrap();
+    gateway.says("everything is paused").await;
+    assert_ne!(answer_at(&gateway, 1).await, "Fine, thanks.");
 }
 
 #[tokio::test]

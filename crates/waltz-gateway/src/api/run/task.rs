@@ -17,7 +17,7 @@ use waltz_exchange::{Depth, id, json as strict_json};
 
 use super::RUN;
 use crate::client::{Head, Line};
-use crate::live::{AGENT_PREFIX, Gateway, Live};
+use crate::live::{AGENT_PREFIX, Gateway};
 use crate::receive::{Incoming, Planned};
 use crate::router::Admitted;
 use crate::underway::begin;
@@ -26,7 +26,6 @@ use crate::{pipeline, reply};
 /// What all tasks of a run share.
 pub(super) struct Context<'a> {
     pub(super) gateway: &'a Arc<Gateway>,
-    pub(super) live: &'a Arc<Live>,
     pub(super) incoming: &'a Incoming,
     /// The run's own entry, which lends its id and its session.
     pub(super) run: &'a ExchangeRecord,
@@ -65,12 +64,14 @@ const INHERITED: [&str; 2] = ["traceparent", "x-waltz-on-degraded"];
 
 /// Does a task. The exchange runs on a task of its own; whoever stops waiting hangs up on it, as a client would.
 pub(super) async fn exchange(context: &Context<'_>, errand: Errand<'_>) -> Result<Answered, Failure> {
-    let Context { gateway, live, incoming, run, .. } = context;
+    let Context { gateway, incoming, run, .. } = context;
+    // A run may take long, and the kill switch holds for what is not begun.
+    let live = gateway.live.load_full();
     let body = body(context, &errand, live.settings.max_body_bytes)?;
     let task = RunTask { id: run.id.clone(), task: errand.task.id.clone() };
     let admitted = Admitted {
         caller: incoming.caller.clone(),
-        live: Arc::clone(live),
+        live: Arc::clone(&live),
         headers: headers(context, &errand.task.task_type),
         request_id: id::new_request_id(),
         began: Instant::now(),

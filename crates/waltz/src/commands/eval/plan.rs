@@ -60,7 +60,7 @@ pub(in crate::commands) fn answering(
             "coach",
             json!({"max_rounds": coach.max_rounds, "rules_only": coach.rules_only, "max_added_tokens": coach.max_added_tokens}),
         ),
-        ("neural", json!(live.neural.as_ref().map(NeuralJudge::identity))),
+        ("neural", json!(live.neural.as_deref().map(NeuralJudge::identity))),
         ("failure", json!(format!("{:?}", live.settings.failure))),
         ("judge_sha256", json!(sha256_hex(&live.screen.linear().weights().to_bytes()))),
         ("rules_sha256", json!(rules.map(|file| sha256_of(&file)).transpose().map_err(failed)?)),

@@ -4,58 +4,62 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use waltz_coach::judge::NeuralJudge;
 use waltz_coach::local::LocalModel;
 use waltz_exchange::id;
 use waltz_exchange::release::ReleaseKind;
 use waltz_exchange::variant::DEFAULT_VARIANT;
-use waltz_gateway::{Live, Version};
+use waltz_gateway::Version;
 
-use super::{Built, build};
+use super::{Built, Check, build};
 use crate::config::gate::Gate;
-use crate::config::raw::RawConfig;
+use crate::config::raw::{Judge, RawConfig};
 use crate::config::{Loaded, Mistake};
 
-/// A configuration as it is served: where it names a candidate, `live` is what serves without it.
+/// A configuration as it is served: where it names a candidate, `live` is what serves without it. Both share their
+/// connections and models.
 pub(crate) fn in_steps(
     loaded: &Loaded,
     environment: &[(String, String)],
     base: &Path,
     running: &[Arc<LocalModel>],
 ) -> Result<Built, Vec<Mistake>> {
-    let asked = build(loaded, environment, base, running)?;
+    let mut built = build(loaded, environment, base, running)?;
     let raw = &loaded.raw;
-    let Some(kind) = kind(raw, asked.live.settings.stage)? else { return Ok(asked) };
-    let files: Vec<PathBuf> = files(raw, kind).map(|file| base.join(file)).collect();
-    let models = models(&asked.live);
-    let other = |change: &dyn Fn(&mut RawConfig)| {
-        let mut other = loaded.clone();
-        change(&mut other.raw);
-        build(&other, environment, base, &models)
-    };
-    let (mut serving, mut candidate) = match kind {
-        ReleaseKind::Weights => (other(&|raw| raw.waltz.stage = 1)?, asked.live),
-        _ => {
-            let changed = other(&|raw| {
-                raw.policy.rules_file =
-                    raw.policy.candidate_rules_file.take().or(raw.policy.rules_file.take());
-                raw.judge.weights = raw.judge.candidate_weights.take().or(raw.judge.weights.take());
-            });
-            (asked, changed.map_err(renamed)?.live)
+    let Some(kind) = kind(raw, built.live.settings.stage)? else { return Ok(built) };
+    let mut candidate = built.live.clone();
+    let mut check = Check::new(&[], environment, base);
+    match kind {
+        ReleaseKind::Weights => built.live = built.live.at_stage_1(),
+        ReleaseKind::Policy => {
+            let screen = check.screen(raw.policy.candidate_rules_file.as_deref());
+            candidate.screen = screen.map_or(candidate.screen, Arc::new);
         }
-    };
-    serving.live.settings.stage_wanted = raw.waltz.stage;
+        ReleaseKind::Judge => {
+            let judge = Judge { weights: raw.judge.candidate_weights.clone(), ..raw.judge.clone() };
+            let models = check.models(Some(&built.data_dir));
+            let running: Vec<_> = built.live.neural.iter().map(|neural| neural.model().clone()).collect();
+            candidate.neural = check.neural(&judge, &models, &running).map(Arc::new);
+            if candidate.neural.is_none() {
+                check.mistake("judge.candidate_weights", "needs the neural judge, whose model is not there");
+            }
+        }
+        ReleaseKind::Variant => {}
+    }
+    if !check.mistakes.is_empty() {
+        return Err(renamed(check.mistakes));
+    }
+    let files: Vec<PathBuf> = files(raw, kind).map(|file| base.join(file)).collect();
     if kind == ReleaseKind::Weights && raw.waltz.safety_benchmarks {
-        serving.stage_trouble = files.iter().find_map(|file| Gate::refuses(file));
-        if serving.stage_trouble.is_some() {
-            return Ok(serving);
+        built.stage_trouble = files.iter().find_map(|file| Gate::refuses(file));
+        if built.stage_trouble.is_some() {
+            return Ok(built);
         }
     }
     let name = name(kind, &files).map_err(|mistake| vec![mistake])?;
     candidate.version = Some(Version { kind, name });
-    serving.live.version = Some(Version { kind, name: DEFAULT_VARIANT.to_owned() });
-    serving.live.candidate = Some(Arc::new(candidate));
-    Ok(serving)
+    built.live.version = Some(Version { kind, name: DEFAULT_VARIANT.to_owned() });
+    built.live.candidate = Some(Arc::new(candidate));
+    Ok(built)
 }
 
 /// Files of which a change makes another candidate.
@@ -83,12 +87,6 @@ fn kind(raw: &RawConfig, stage: u8) -> Result<Option<ReleaseKind>, Vec<Mistake>>
             Err(vec![Mistake::new(key, message)])
         }
     }
-}
-
-/// The models in this process that a second build goes on with.
-fn models(live: &Live) -> Vec<Arc<LocalModel>> {
-    let served = live.upstreams.iter().filter_map(|upstream| upstream.local_model());
-    served.chain(live.neural.iter().map(NeuralJudge::model)).cloned().collect()
 }
 
 /// The candidate's name: other content is another candidate.

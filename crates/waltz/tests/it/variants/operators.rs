@@ -164,6 +164,29 @@ async fn a_rollback_is_told_signed_and_told_again_when_it_was_not_heard() {
     assert!(!head.contains(secret) && !gateway.gateway.log_text().contains(secret));
 }
 
+/// The file holds although the store is away, and what it says is written once it is back.
+#[tokio::test(flavor = "multi_thread")]
+async fn stage_1_in_the_file_pauses_while_the_database_is_away() {
+    let mut site = Site::postgres(SCRIPT, BY_HAND);
+    let gateway = site.gateway();
+    gateway.add("fast", "fast").await;
+    gateway.act("apply", "fast").await;
+    assert_eq!(gateway.ask("s1", "harbour").await.0, "fast");
+    site.server.as_mut().unwrap().stop("INT").unwrap();
+    // This file never said anything of the stage: only variants serve here.
+    let file = gateway.gateway.folder.path().join("waltz.toml");
+    std::fs::write(&file, format!("{}[waltz]\nstage = 1\n", site.config)).unwrap();
+    let began = Instant::now();
+    while gateway.ask("s1", "harbour").await.0 != "default" {
+        assert!(began.elapsed() < Duration::from_secs(60), "never paused: {}", gateway.gateway.log_text());
+    }
+    gateway.gateway.says("the store does not know it yet").await;
+    site.server.as_mut().unwrap().start_again().unwrap();
+    gateway.gateway.says("everything is paused; ").await;
+    assert_eq!(gateway.get("releases").await["paused"]["by"], "waltz.stage");
+    assert_eq!(gateway.ask("s1", "harbour").await.0, "default");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn stage_1_in_the_file_pauses_everything() {
     let site = Site::sqlite(SCRIPT, &format!("{BY_HAND}[waltz]\nstage = 2\n"));
