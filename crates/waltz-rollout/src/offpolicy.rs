@@ -308,22 +308,25 @@ mod tests {
         assert!(UnderPolicy::new(BTreeMap::from([("a".to_owned(), 0.4)])).is_err());
     }
 
-    /// By hand: an even half of rewards 1, 0 and an odd one of 0.5, 1, with chances of a half.
+    /// By hand: always `a`, with weights of 20, 2, 0 and 1.
     #[test]
     fn every_choice_is_modelled_by_the_other_half() {
         let policy = BTreeMap::from([("a".to_owned(), 1.0)]);
-        let taken = [("a", 1.0), ("a", 0.5), ("b", 0.0), ("b", 1.0)].map(|(action, reward)| Taken {
-            action,
-            action_prob: 0.5,
-            reward,
-        });
+        let taken = [("a", 0.05, 1.0), ("a", 0.5, 0.5), ("b", 0.5, 0.0), ("a", 1.0, 0.0)]
+            .map(|(action, action_prob, reward)| Taken { action, action_prob, reward });
         let found = under(&policy, taken).unwrap();
-        // Even: 2 x 0.5 + 2 (1 - 0.5). Odd: 2 x 1 + 2 (0.5 - 1).
-        assert!((found.dr - (2.0 + 1.0) / 4.0).abs() < 1e-12, "{found:?}");
-        assert!((found.ips - 0.75).abs() < 1e-12 && (found.snips - 0.75).abs() < 1e-12, "{found:?}");
-        // Weights of 2: sqrt(2^2 x 0.25^2 x 2) / 4.
-        assert!((found.snips_error - 0.125_f64.sqrt() / 2.0).abs() < 1e-12, "{found:?}");
-        assert_eq!((found.n, found.effective_n), (4, 2.0));
+        let near =
+            |value: f64, expected: f64| assert!((value - expected).abs() < 1e-12, "{value}: {found:?}");
+        near(found.ips, 21.0 / 4.0);
+        near(found.clipped_ips, 11.0 / 4.0);
+        let snips = 21.0 / 23.0;
+        near(found.snips, snips);
+        let spread = 400.0 * (1.0_f64 - snips).powi(2) + 4.0 * (0.5_f64 - snips).powi(2) + snips.powi(2);
+        near(found.snips_error, spread.sqrt() / 23.0);
+        // The first and third by what the others say of `a`, 0.25; the others by 1.
+        near(found.dr, (2.0 * 0.25 + 20.0 * 0.75 + 2.0 - 2.0 * 0.5 - 1.0) / 4.0);
+        near(found.effective_n, 529.0 / 405.0);
+        assert_eq!((found.n, found.decisive), (4, false));
     }
 
     #[test]
