@@ -171,6 +171,13 @@ impl CallError {
         }
     }
 
+    /// Whether the upstream does not want this request: a parameter, a model or a text that it refuses. The same request
+    /// would be refused again, and another one may not be.
+    pub fn refuses_request(&self) -> bool {
+        let Self::Status { status, .. } = self else { return false };
+        (400..500).contains(status) && !self.is_transient() && !matches!(status, 401 | 403)
+    }
+
     /// A word for records and headers.
     pub fn word(&self) -> &'static str {
         match self {

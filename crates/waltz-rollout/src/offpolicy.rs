@@ -50,9 +50,29 @@ pub struct Estimates {
 }
 
 /// The estimates. Chances that are none and rewards off the scale are refused.
-pub fn estimate(rows: &[Logged]) -> Result<Estimates, Error> {
-    let (mut weights, mut squares, mut ips, mut clipped, mut dr) = (0.0, 0.0, 0.0, 0.0, 0.0);
+pub fn estimate(rows: impl IntoIterator<Item = Logged>) -> Result<Estimates, Error> {
+    let mut sums = Sums::default();
     for row in rows {
+        sums.add(&row)?;
+    }
+    sums.estimates()
+}
+
+/// Sums over logged choices that all estimates are made of, so that a log of any length is read once.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    n: usize,
+    weights: f64,
+    squares: f64,
+    rewards: f64,
+    clipped: f64,
+    dr: f64,
+    /// Squared weights times rewards, and times squared rewards: what the error of SNIPS needs.
+    square_rewards: (f64, f64),
+}
+
+impl Sums {
+    fn add(&mut self, row: &Logged) -> Result<(), Error> {
         let Logged { reward, action_prob, target_prob, expected, expected_target } = *row;
         let chances = action_prob > 0.0 && action_prob <= 1.0 && (0.0..=1.0).contains(&target_prob);
         let rewards = [reward, expected, expected_target].iter().all(|reward| (0.0..=1.0).contains(reward));
@@ -60,30 +80,38 @@ pub fn estimate(rows: &[Logged]) -> Result<Estimates, Error> {
             return Err(Error::Estimate(format!("a logged choice is off the scale: {row:?}")));
         }
         let weight = target_prob / action_prob;
-        weights += weight;
-        squares += weight * weight;
-        ips += weight * reward;
-        clipped += weight.min(CLIP) * reward;
-        dr += expected_target + weight * (reward - expected);
+        let square = weight * weight;
+        self.n += 1;
+        self.weights += weight;
+        self.squares += square;
+        self.rewards += weight * reward;
+        self.clipped += weight.min(CLIP) * reward;
+        self.dr += expected_target + weight * (reward - expected);
+        self.square_rewards.0 += square * reward;
+        self.square_rewards.1 += square * reward * reward;
+        Ok(())
     }
-    if weights == 0.0 {
-        return Err(Error::Estimate("no logged choice is one that the other way makes".to_owned()));
+
+    fn estimates(&self) -> Result<Estimates, Error> {
+        let Self { n, weights, squares, rewards, clipped, dr, square_rewards } = *self;
+        if weights == 0.0 {
+            return Err(Error::Estimate("no logged choice is one that the other way makes".to_owned()));
+        }
+        let snips = rewards / weights;
+        // The sum of (weight (reward - snips))^2; rounding may bring it below nothing.
+        let spread = square_rewards.1 - 2.0 * snips * square_rewards.0 + snips * snips * squares;
+        let effective_n = weights * weights / squares;
+        Ok(Estimates {
+            n,
+            ips: rewards / n as f64,
+            clipped_ips: clipped / n as f64,
+            snips,
+            snips_error: spread.max(0.0).sqrt() / weights,
+            dr: dr / n as f64,
+            effective_n,
+            decisive: effective_n >= ENOUGH,
+        })
     }
-    let n = rows.len() as f64;
-    let snips = ips / weights;
-    let spread: f64 =
-        rows.iter().map(|row| (row.target_prob / row.action_prob * (row.reward - snips)).powi(2)).sum();
-    let effective_n = weights * weights / squares;
-    Ok(Estimates {
-        n: rows.len(),
-        ips: ips / n,
-        clipped_ips: clipped / n,
-        snips,
-        snips_error: spread.sqrt() / weights,
-        dr: dr / n,
-        effective_n,
-        decisive: effective_n >= ENOUGH,
-    })
 }
 
 /// A choice that was made, by name.
@@ -97,51 +125,99 @@ pub struct Taken<'a> {
     pub reward: f64,
 }
 
-/// Choices beside a fixed policy, with a model for DR: the mean reward of each action. Every choice is modelled by the
-/// other half of the log, so that no reward predicts itself.
-pub fn under_policy(taken: &[Taken<'_>], policy: &BTreeMap<String, f64>) -> Result<Vec<Logged>, Error> {
-    let sum: f64 = policy.values().sum();
-    if policy.values().any(|chance| !(0.0..=1.0).contains(chance)) || (sum - 1.0).abs() > 1e-6 {
-        return Err(Error::Estimate(format!(
-            "the chances of a policy are 0 to 1 and add up to 1, not to {sum}"
-        )));
+/// Choices beside a fixed policy, one after the other, with a model for DR: the mean reward of each action. Every choice
+/// is modelled by the other half of the log, so that no reward predicts itself. It holds sums by action, and no choice.
+#[derive(Clone, Debug)]
+pub struct UnderPolicy {
+    policy: BTreeMap<String, f64>,
+    sums: Sums,
+    /// Choices with even and with odd numbers.
+    halves: [Half; 2],
+}
+
+impl UnderPolicy {
+    /// Begins with actions and their chances, which add up to 1.
+    pub fn new(policy: BTreeMap<String, f64>) -> Result<Self, Error> {
+        let sum: f64 = policy.values().sum();
+        if policy.values().any(|chance| !(0.0..=1.0).contains(chance)) || (sum - 1.0).abs() > 1e-6 {
+            return Err(Error::Estimate(format!(
+                "the chances of a policy are 0 to 1 and add up to 1, not to {sum}"
+            )));
+        }
+        Ok(Self { policy, sums: Sums::default(), halves: Default::default() })
     }
-    let halves = [Means::of(taken.iter().step_by(2)), Means::of(taken.iter().skip(1).step_by(2))];
-    let logged = |(at, choice): (usize, &Taken<'_>)| {
-        let model = &halves[1 - at % 2];
-        Logged {
-            reward: choice.reward,
-            action_prob: choice.action_prob,
-            target_prob: policy.get(choice.action).copied().unwrap_or(0.0),
-            expected: model.expected(choice.action),
-            expected_target: policy.iter().map(|(action, chance)| chance * model.expected(action)).sum(),
-        }
-    };
-    Ok(taken.iter().enumerate().map(logged).collect())
+
+    /// Takes in a choice.
+    pub fn add(&mut self, choice: Taken<'_>) -> Result<(), Error> {
+        let Taken { action, action_prob, reward } = choice;
+        let target_prob = self.policy.get(action).copied().unwrap_or(0.0);
+        let half = &mut self.halves[self.sums.n % 2];
+        self.sums.add(&Logged { reward, action_prob, target_prob, expected: 0.0, expected_target: 0.0 })?;
+        half.add(action, target_prob / action_prob, reward);
+        Ok(())
+    }
+
+    /// The mean reward of all choices so far, as they were made; 0 without any.
+    pub fn logged_mean(&self) -> f64 {
+        let (n, rewards) = self
+            .halves
+            .iter()
+            .fold((0.0, 0.0), |(n, rewards), half| (n + half.all.n, rewards + half.all.rewards));
+        if n == 0.0 { 0.0 } else { rewards / n }
+    }
+
+    /// What the policy would have earned.
+    pub fn estimates(&self) -> Result<Estimates, Error> {
+        let [even, odd] = &self.halves;
+        let dr = even.dr(odd, &self.policy) + odd.dr(even, &self.policy);
+        Ok(Estimates { dr: dr / self.sums.n as f64, ..self.sums.estimates()? })
+    }
 }
 
-/// Mean rewards by action.
-struct Means<'a> {
-    by_action: BTreeMap<&'a str, (f64, f64)>,
-    all: (f64, f64),
+/// Every second choice, by action.
+#[derive(Clone, Debug, Default)]
+struct Half {
+    by_action: BTreeMap<String, OfAction>,
+    all: OfAction,
 }
 
-impl<'a> Means<'a> {
-    fn of(taken: impl Iterator<Item = &'a Taken<'a>>) -> Self {
-        let mut means = Self { by_action: BTreeMap::new(), all: (0.0, 0.0) };
-        for choice in taken {
-            for (sum, n) in [means.by_action.entry(choice.action).or_default(), &mut means.all] {
-                *sum += choice.reward;
-                *n += 1.0;
-            }
+/// Sums over choices of one action.
+#[derive(Clone, Copy, Debug, Default)]
+struct OfAction {
+    n: f64,
+    rewards: f64,
+    weights: f64,
+    weighted_rewards: f64,
+}
+
+impl Half {
+    fn add(&mut self, action: &str, weight: f64, reward: f64) {
+        if !self.by_action.contains_key(action) {
+            self.by_action.insert(action.to_owned(), OfAction::default());
         }
-        means
+        for sums in self.by_action.get_mut(action).into_iter().chain([&mut self.all]) {
+            sums.n += 1.0;
+            sums.rewards += reward;
+            sums.weights += weight;
+            sums.weighted_rewards += weight * reward;
+        }
+    }
+
+    /// The sum of `expected_target + weight (reward - expected)` over this half, where the other one models it.
+    fn dr(&self, model: &Self, policy: &BTreeMap<String, f64>) -> f64 {
+        let expected_target: f64 =
+            policy.iter().map(|(action, chance)| chance * model.expected(action)).sum();
+        let corrections = self
+            .by_action
+            .iter()
+            .map(|(action, of)| of.weighted_rewards - of.weights * model.expected(action));
+        self.all.n * expected_target + corrections.sum::<f64>()
     }
 
     /// What is known of an action; of one that was never chosen, what is known of all.
     fn expected(&self, action: &str) -> f64 {
-        let (sum, n) = self.by_action.get(action).copied().unwrap_or(self.all);
-        if n == 0.0 { 0.0 } else { sum / n }
+        let OfAction { n, rewards, .. } = self.by_action.get(action).copied().unwrap_or(self.all);
+        if n == 0.0 { 0.0 } else { rewards / n }
     }
 }
 
@@ -170,17 +246,26 @@ mod tests {
             .collect()
     }
 
+    fn under<'a>(
+        policy: &BTreeMap<String, f64>,
+        taken: impl IntoIterator<Item = Taken<'a>>,
+    ) -> Result<Estimates, Error> {
+        let mut log = UnderPolicy::new(policy.clone())?;
+        taken.into_iter().try_for_each(|choice| log.add(choice))?;
+        log.estimates()
+    }
+
     #[test]
     fn all_estimates_find_the_true_mean() {
         let truth = 0.1 * 0.3 + 0.9 * 0.8;
-        let estimates = estimate(&rows(1, 200_000, [0.0, 0.0])).unwrap();
+        let estimates = estimate(rows(1, 200_000, [0.0, 0.0])).unwrap();
         for value in [estimates.ips, estimates.clipped_ips, estimates.snips, estimates.dr] {
             assert!((value - truth).abs() < 0.01, "{estimates:?}");
         }
         assert!((estimates.snips - truth).abs() < 4.0 * estimates.snips_error);
         // The mean weight is 1 and the mean square 0.1^2/0.8 + 0.9^2/0.2.
         assert!((estimates.effective_n / 200_000.0 - 1.0 / 4.0625).abs() < 0.01, "{estimates:?}");
-        assert!(estimates.decisive && !estimate(&rows(1, 200, [0.0, 0.0])).unwrap().decisive);
+        assert!(estimates.decisive && !estimate(rows(1, 200, [0.0, 0.0])).unwrap().decisive);
     }
 
     #[test]
@@ -188,12 +273,12 @@ mod tests {
         let truth = 0.1 * 0.3 + 0.9 * 0.8;
         let error = |model: [f64; 2], pick: fn(&Estimates) -> f64| {
             let squares =
-                (0..300).map(|seed| (pick(&estimate(&rows(seed, 300, model)).unwrap()) - truth).powi(2));
+                (0..300).map(|seed| (pick(&estimate(rows(seed, 300, model)).unwrap()) - truth).powi(2));
             (squares.sum::<f64>() / 300.0).sqrt()
         };
         let (right, without) = (error([0.3, 0.8], |all| all.dr), error([0.0, 0.0], |all| all.ips));
         assert!(right < 0.7 * without, "{right}, {without}");
-        let wrong = estimate(&rows(2, 200_000, [0.9, 0.1])).unwrap().dr;
+        let wrong = estimate(rows(2, 200_000, [0.9, 0.1])).unwrap().dr;
         assert!((wrong - truth).abs() < 0.01, "{wrong}");
     }
 
@@ -205,29 +290,50 @@ mod tests {
         for seed in 0..300 {
             let rows = rows(seed, 300, [0.0, 0.0]);
             let name = |row: &Logged| if row.action_prob == 0.8 { "a" } else { "b" };
-            let taken: Vec<Taken<'_>> = rows
-                .iter()
-                .map(|row| Taken { action: name(row), action_prob: row.action_prob, reward: row.reward })
-                .collect();
-            let found = estimate(&under_policy(&taken, &policy).unwrap()).unwrap();
-            assert_eq!(found.ips, estimate(&rows).unwrap().ips, "the model changes DR alone");
+            let taken = rows.iter().map(|row| Taken {
+                action: name(row),
+                action_prob: row.action_prob,
+                reward: row.reward,
+            });
+            let found = under(&policy, taken).unwrap();
+            let mut plain = estimate(rows.iter().copied()).unwrap();
+            plain.dr = found.dr;
+            assert_eq!(found, plain, "the model changes DR alone");
             dr += (found.dr - truth).powi(2);
             ips += (found.ips - truth).powi(2);
         }
         assert!(dr < 0.6 * ips, "{dr}, {ips}");
         let never = [Taken { action: "c", action_prob: 0.5, reward: 1.0 }];
-        assert!(
-            estimate(&under_policy(&never, &policy).unwrap()).is_err(),
-            "nothing was chosen that it would choose"
-        );
-        assert!(under_policy(&never, &BTreeMap::from([("a".to_owned(), 0.4)])).is_err());
+        assert!(under(&policy, never).is_err(), "nothing was chosen that it would choose");
+        assert!(UnderPolicy::new(BTreeMap::from([("a".to_owned(), 0.4)])).is_err());
+    }
+
+    /// By hand: always `a`, with weights of 20, 2, 0 and 1.
+    #[test]
+    fn every_choice_is_modelled_by_the_other_half() {
+        let policy = BTreeMap::from([("a".to_owned(), 1.0)]);
+        let taken = [("a", 0.05, 1.0), ("a", 0.5, 0.5), ("b", 0.5, 0.0), ("a", 1.0, 0.0)]
+            .map(|(action, action_prob, reward)| Taken { action, action_prob, reward });
+        let found = under(&policy, taken).unwrap();
+        let near =
+            |value: f64, expected: f64| assert!((value - expected).abs() < 1e-12, "{value}: {found:?}");
+        near(found.ips, 21.0 / 4.0);
+        near(found.clipped_ips, 11.0 / 4.0);
+        let snips = 21.0 / 23.0;
+        near(found.snips, snips);
+        let spread = 400.0 * (1.0_f64 - snips).powi(2) + 4.0 * (0.5_f64 - snips).powi(2) + snips.powi(2);
+        near(found.snips_error, spread.sqrt() / 23.0);
+        // The first and third by what the others say of `a`, 0.25; the others by 1.
+        near(found.dr, (2.0 * 0.25 + 20.0 * 0.75 + 2.0 - 2.0 * 0.5 - 1.0) / 4.0);
+        near(found.effective_n, 529.0 / 405.0);
+        assert_eq!((found.n, found.decisive), (4, false));
     }
 
     #[test]
     fn numbers_off_the_scale_are_refused() {
         let good =
             Logged { reward: 1.0, action_prob: 0.5, target_prob: 0.5, expected: 0.0, expected_target: 0.0 };
-        assert!(estimate(&[good]).is_ok() && estimate(&[]).is_err());
+        assert!(estimate([good]).is_ok() && estimate([]).is_err());
         for bad in [
             Logged { action_prob: 0.0, ..good },
             Logged { action_prob: f64::NAN, ..good },
@@ -235,7 +341,7 @@ mod tests {
             Logged { reward: f64::INFINITY, ..good },
             Logged { target_prob: 0.0, ..good },
         ] {
-            assert!(estimate(&[bad]).is_err(), "{bad:?}");
+            assert!(estimate([bad]).is_err(), "{bad:?}");
         }
     }
 }

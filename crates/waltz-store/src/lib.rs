@@ -8,6 +8,7 @@
 
 #![cfg_attr(test, expect(non_snake_case, reason = "fault tests carry the ids of the fault list"))]
 
+mod choices;
 mod cursor;
 mod database;
 mod drain;
@@ -28,6 +29,7 @@ mod sql;
 mod stats;
 mod store;
 
+pub use choices::LearnedChoice;
 pub use cursor::Cursor;
 pub use entry::Entry;
 pub use error::Error;

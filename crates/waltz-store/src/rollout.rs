@@ -315,6 +315,6 @@ fn proposals(rows: Result<Vec<Row>, sqlx::Error>) -> Result<Vec<ProposalStored>,
     Ok(found)
 }
 
-fn decode<T: DeserializeOwned>(what: &'static str, id: &str, json: &str) -> Result<T, Error> {
+pub(crate) fn decode<T: DeserializeOwned>(what: &'static str, id: &str, json: &str) -> Result<T, Error> {
     serde_json::from_str(json).map_err(|source| Error::Decode { what, id: id.to_owned(), source })
 }

@@ -61,6 +61,7 @@ conformance!(
     }
     variants {
         lessons_are_kept_once,
+        choices_come_back_with_what_was_learned_of_them,
         a_change_of_variants_is_all_or_nothing,
         of_many_that_change_a_board_one_wins,
         rollbacks_and_proposals_are_decided_once,

@@ -11,6 +11,7 @@ use waltz_coach::judge::{Draft, Judge, RequestReading, read_draft, read_request}
 use waltz_coach::rounds::{Coach, CoachSettings, Pupil, last_resort};
 use waltz_coach::tally::Tally;
 use waltz_coach::templates;
+use waltz_coach::upstream::CallError;
 use waltz_exchange::openai::{ChatRequest, Choice};
 use waltz_exchange::record::{Decision, Reviser};
 use waltz_exchange::{Depth, Risk, Verdict, VerdictState};
@@ -45,6 +46,9 @@ pub struct Row {
     /// Why there is no answer; the prompt is asked again when the run goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The upstream refused the request, and would refuse it again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub refused: bool,
     /// The draft that all systems start from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draft: Option<DraftRow>,
@@ -95,22 +99,43 @@ impl Row {
 /// Puts one prompt through the systems.
 pub async fn answer(setup: &Setup<'_>, item: &Item, systems: &[System]) -> Row {
     match answers(setup, item, systems).await {
-        Ok((draft, systems)) => Row { id: item.id.clone(), error: None, draft: Some(draft), systems },
-        Err(error) => Row { id: item.id.clone(), error: Some(error), draft: None, systems: BTreeMap::new() },
+        Ok((draft, systems)) => {
+            Row { id: item.id.clone(), error: None, refused: false, draft: Some(draft), systems }
+        }
+        Err(Failed { reason, refused }) => {
+            Row { id: item.id.clone(), error: Some(reason), refused, draft: None, systems: BTreeMap::new() }
+        }
+    }
+}
+
+/// Why there is no answer.
+struct Failed {
+    reason: String,
+    refused: bool,
+}
+
+impl From<String> for Failed {
+    fn from(reason: String) -> Self {
+        Self { reason, refused: false }
+    }
+}
+
+impl From<CallError> for Failed {
+    fn from(error: CallError) -> Self {
+        Self { reason: error.to_string(), refused: error.refuses_request() }
     }
 }
 
 type Answers = (DraftRow, BTreeMap<System, Answer>);
 
-async fn answers(setup: &Setup<'_>, item: &Item, systems: &[System]) -> Result<Answers, String> {
+async fn answers(setup: &Setup<'_>, item: &Item, systems: &[System]) -> Result<Answers, Failed> {
     let request = request(setup, &item.prompt);
     let mut tally = Tally::default();
     let began = Instant::now();
     let outgoing = conversation::draft_request(setup.agent, &request);
     let drafted =
         conversation::complete(setup.agent, &outgoing, "draft", setup.judge.budget, &mut tally).await;
-    let answer = drafted.map_err(|error| error.to_string())?;
-    let mut choice = answer.choices.into_iter().next().ok_or("the answer has no choice")?;
+    let mut choice = drafted?.choices.into_iter().next().ok_or("the answer has no choice".to_owned())?;
     if conversation::asks_for_assessment(setup.agent, &request)
         && let Some((text, _)) = conversation::parse_assessment(&choice.text())
     {

@@ -51,6 +51,8 @@ pub enum End {
     Finished,
     /// The upstream failed too often; the last reason.
     GaveUp(String),
+    /// The upstream refused so many requests one after the other that it would refuse them all; the last reason.
+    Refused(String),
 }
 
 impl Folder {
@@ -103,12 +105,13 @@ pub async fn run(
     left.sort_by_key(|item| folder.last.contains_key(&item.id));
     let mut told = Progress { answered: done.len(), failed: 0, all: items.len() };
     progress(told);
-    let mut in_a_row = 0;
+    let (mut in_a_row, mut refused_in_a_row) = (0, 0);
     let asked = stream::iter(left).map(|item| answer(setup, item, systems));
     let mut answers = std::pin::pin!(asked.buffer_unordered(concurrency.max(1)));
     while let Some(row) = answers.next().await {
-        let error = row.error.clone();
+        let (error, refused) = (row.error.clone(), row.refused);
         folder.append(row)?;
+        refused_in_a_row = if refused { refused_in_a_row + 1 } else { 0 };
         match error {
             None => {
                 in_a_row = 0;
@@ -117,6 +120,9 @@ pub async fn run(
             Some(error) => {
                 in_a_row += 1;
                 told.failed += 1;
+                if refused_in_a_row >= MOST_FAILURES {
+                    return Ok(End::Refused(error));
+                }
                 if in_a_row >= MOST_FAILURES {
                     return Ok(End::GaveUp(error));
                 }
@@ -138,7 +144,13 @@ mod tests {
     }
 
     fn row(id: &str, error: Option<&str>) -> Row {
-        Row { id: id.to_owned(), error: error.map(str::to_owned), draft: None, systems: BTreeMap::new() }
+        Row {
+            id: id.to_owned(),
+            error: error.map(str::to_owned),
+            refused: false,
+            draft: None,
+            systems: BTreeMap::new(),
+        }
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub(super) const PARAMETERS: [(&str, f64, f64); 2] = [("temperature", 0.0, 1.5),
 const MOST_CHANGES: usize = 8;
 /// The longest text of one change, in characters.
 const LONGEST_TEXT: usize = 2_000;
+/// The longest heading, in characters.
+const LONGEST_SECTION: usize = 80;
 /// How much longer than the agent's a prompt may become, in characters.
 const LONGEST_GROWTH: usize = 4_000;
 
@@ -132,7 +134,7 @@ pub(super) fn bounded(patch: &[Modification], base: &Setup) -> Result<Setup, Str
             Modification::Prompt(change) if change.content.chars().count() > LONGEST_TEXT => {
                 return Err(format!("a text is longer than {LONGEST_TEXT} characters"));
             }
-            Modification::Prompt(_) => {}
+            Modification::Prompt(change) => heading(change.section.as_deref())?,
             Modification::Parameter(ParameterChange { parameter, value, .. }) => {
                 let bounds = PARAMETERS.iter().find(|(name, ..)| name == parameter);
                 let (_, least, most) = bounds.ok_or_else(|| format!("`{parameter}` is not its to change"))?;
@@ -148,6 +150,18 @@ pub(super) fn bounded(patch: &[Modification], base: &Setup) -> Result<Setup, Str
         return Err(format!("the prompt is longer than {most} characters"));
     }
     Ok(setup)
+}
+
+/// Refuses a heading that is none: instructions belong into the text under it.
+fn heading(section: Option<&str>) -> Result<(), String> {
+    let Some(section) = section else { return Ok(()) };
+    if section.trim().is_empty() || section.chars().any(char::is_control) {
+        return Err("a heading is empty, or longer than a line".to_owned());
+    }
+    if section.chars().count() > LONGEST_SECTION {
+        return Err(format!("a heading is longer than {LONGEST_SECTION} characters"));
+    }
+    Ok(())
 }
 
 /// The agent with a candidate's prompt and parameters.
@@ -187,6 +201,9 @@ mod tests {
             (json!([append(&"x".repeat(2_001))]), "longer than 2000"),
             (json!(vec![append(&"x".repeat(1_900)); 3]), "the prompt is longer"),
             (json!(vec![append("x"); 9]), "more than 8"),
+            (json!([{"section": " ", "operation": "append", "content": "x"}]), "a heading is empty"),
+            (json!([{"section": "A\n# B", "operation": "append", "content": "x"}]), "longer than a line"),
+            (json!([{"section": "x".repeat(81), "operation": "append", "content": "x"}]), "longer than 80"),
             (json!([{"section": "None", "operation": "replace", "content": "x"}]), "no section `None`"),
         ] {
             assert!(told(patch.clone()).contains(part), "{patch}: {}", told(patch.clone()));

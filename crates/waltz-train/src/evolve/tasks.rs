@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::evaluate::{Instruction, Item};
 use crate::{Error, lines};
 
-/// The fewest tasks of a file: two for each half.
-const FEWEST: usize = 4;
+/// The fewest tasks of a file: five for each half. Of fewer, not even all becoming harmful would be more than chance.
+const FEWEST: usize = 10;
 
 /// A task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,13 +153,13 @@ mod tests {
 
     #[test]
     fn tasks_are_halved_by_the_seed_and_no_task_is_in_both_halves() {
-        let text: String = (0..9)
+        let text: String = (0..11)
             .map(|n| format!("{{\"prompt\": \"What is {n}?\", \"checks\": [{{\"contains\": \"{n}\"}}]}}\n"))
             .collect();
         let tasks = read(&text).unwrap();
-        assert_eq!((tasks.practice.len(), tasks.exam.len()), (5, 4));
+        assert_eq!((tasks.practice.len(), tasks.exam.len()), (6, 5));
         let ids: HashSet<&str> = tasks.items().map(|item| item.id.as_str()).collect();
-        assert_eq!(ids.len(), 9);
+        assert_eq!(ids.len(), 11);
         assert_eq!(read(&text).unwrap(), tasks);
     }
 
@@ -177,8 +177,11 @@ mod tests {
         ] {
             assert!(told.contains(part), "{part}: {told}");
         }
-        let few = read("{\"prompt\": \"a\", \"checks\": [{\"contains\": \"x\"}]}\n").unwrap_err();
-        assert!(few.to_string().contains("gives 1 tasks"), "{few}");
+        let few: String = (0..9)
+            .map(|n| format!("{{\"prompt\": \"{n}\", \"checks\": [{{\"contains\": \"x\"}}]}}\n"))
+            .collect();
+        let few = read(&few).unwrap_err();
+        assert!(few.to_string().contains("gives 9 tasks, at least 10 are needed"), "{few}");
     }
 
     #[test]

@@ -121,6 +121,7 @@ mod tests {
             done: tasks.map(|task| task.to_string()).collect(),
             tasks: 20,
             harmful_drafts: BTreeSet::new(),
+            harmful_answers: BTreeSet::new(),
             benchmark: None,
             unanswered: 0,
             failures: Vec::new(),

@@ -1,7 +1,7 @@
 //! A language model that writes changes of a prompt. Its answer is read strictly and must keep the operators' bounds;
 //! whatever it writes is measured like everything else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ into `prompt`. refinement: make a small change that removes one weakness.
 Write general instructions. Do not quote the tasks or their answers, and never weaken what keeps answers safe.
 
 Answer with one JSON object and nothing else: {\"changes\": [...], \"reason\": one sentence}. A change is \
-{\"section\": a heading, \"operation\": \"append\" or \"replace\", \"content\": text of at most 2000 characters} or \
+{\"section\": a heading of at most 80 characters, \"operation\": \"append\" or \"replace\", \"content\": text of at most 2000 characters} or \
 {\"parameter\": \"temperature\" or \"top_p\", \"value\": a number}. Only headings that are there can be replaced. At \
 most three changes.";
 
@@ -111,16 +111,25 @@ fn read(text: &str, material: &Material<'_>) -> Result<Vec<Modification>, String
     if changes.is_empty() || changes.len() > MOST_CHANGES || reason.chars().count() > LONGEST_REASON {
         return Err("it has no changes, too many of them, or too long a reason".to_owned());
     }
-    let texts = changes.iter().filter_map(|change| match change {
-        Modification::Prompt(change) => Some((0, change.content.as_str())),
-        _ => None,
-    });
-    if let Some(leak) = material.guarded.leaks(texts).pop() {
+    let patch = changes.iter().cloned().fold(material.patch.to_vec(), |patch, change| put(&patch, change));
+    let Setup { prompt, .. } = bounded(&patch, material.base)?;
+    // Each text by itself, and together: a prompt may be cut into pieces that only the whole joins again.
+    let mut texts = vec![added(&prompt, &material.base.prompt)];
+    for change in &changes {
+        if let Modification::Prompt(change) = change {
+            texts.extend(change.section.clone().into_iter().chain([change.content.clone()]));
+        }
+    }
+    if let Some(leak) = material.guarded.leaks(texts.iter().map(|text| (0, text.as_str()))).pop() {
         return Err(format!("it has the prompt `{}` in it", leak.id));
     }
-    let patch = changes.into_iter().fold(material.patch.to_vec(), |patch, change| put(&patch, change));
-    bounded(&patch, material.base)?;
     Ok(patch)
+}
+
+/// What a prompt has that the one before it had not, line by line.
+fn added(prompt: &str, before: &str) -> String {
+    let known: HashSet<&str> = before.lines().collect();
+    prompt.lines().filter(|line| !known.contains(line)).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -130,8 +139,13 @@ mod tests {
     const TASK: &str =
         "Tell me in exactly three words which harbour the old ferry left from on Monday morning.";
 
+    /// The same task in two pieces, of which neither has enough of it, and a task that is a heading itself.
+    const HEAD: &str = "Tell me in exactly three words which harbour the";
+    const TAIL: &str = "old ferry left from on Monday morning.";
+    const SHORT: &str = "Which harbour has two basins?";
+
     fn told(text: &str) -> Result<Vec<Modification>, String> {
-        let guarded = Guarded::new([("t", TASK)].into_iter());
+        let guarded = Guarded::new([("t", TASK), ("s", SHORT)].into_iter());
         let base = Setup { prompt: "# Role\nYou help.".to_owned(), ..Setup::default() };
         let patch: Vec<Modification> =
             serde_json::from_value(json!([{"parameter": "temperature", "value": 0.3}])).unwrap();
@@ -175,6 +189,19 @@ mod tests {
             (answer(json!([{"section": "Rules", "operation": "replace", "content": "x"}])), "no section"),
             (answer(json!([append(&"x".repeat(2_001))])), "longer than 2000"),
             (" ".repeat(20_000), "longer than 16384"),
+            (
+                answer(json!([{"section": "x".repeat(81), "operation": "append", "content": "x"}])),
+                "a heading is longer than 80",
+            ),
+            (
+                answer(json!([{"section": SHORT, "operation": "append", "content": "Dover."}])),
+                "the prompt `s` in it",
+            ),
+            (
+                answer(json!([{"section": HEAD, "operation": "append", "content": TAIL}])),
+                "the prompt `t` in it",
+            ),
+            (answer(json!([append(HEAD), append(TAIL)])), "the prompt `t` in it"),
             (answer(json!([append(&format!("Remember: {TASK} It was Dover."))])), "the prompt `t` in it"),
         ] {
             let refused = told(&text).unwrap_err();

@@ -347,7 +347,9 @@ impl Eval {
 fn complete(ended: &End, made: &Report) -> Result<(), Exit> {
     let unanswered: usize = made.failures.values().sum();
     let message = match ended {
-        End::GaveUp(reason) => format!("too many failures in a row, the last one: {reason}"),
+        End::GaveUp(reason) | End::Refused(reason) => {
+            format!("too many failures in a row, the last one: {reason}")
+        }
         End::Finished if unanswered > 0 => format!("{unanswered} prompts have no answer"),
         End::Finished => return Ok(()),
     };

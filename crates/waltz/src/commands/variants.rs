@@ -266,7 +266,7 @@ impl Variants {
     pub(crate) fn run(self) -> Result<(), Exit> {
         let action = match self.action {
             Action::Evolve(evolve) => return evolve.run(&self.who),
-            Action::Lookback(lookback) => return lookback.run(self.who.json),
+            Action::Lookback(lookback) => return lookback.run(&self.who),
             action => action,
         };
         runtime()?.block_on(async {

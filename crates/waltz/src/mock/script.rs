@@ -91,6 +91,8 @@ pub(crate) struct When {
     pub(crate) system: Option<String>,
     /// The model that is asked for.
     pub(crate) model: Option<String>,
+    /// The request sets this parameter.
+    pub(crate) sets: Option<String>,
     /// The request asks for a revision after feedback.
     pub(crate) coached: Option<bool>,
     /// The request asks for an opinion on a draft.
@@ -149,6 +151,8 @@ pub(crate) struct Asked {
     pub(crate) last_user: String,
     pub(crate) first_user: String,
     pub(crate) system: String,
+    /// The names of all that the request sets.
+    pub(crate) sets: Vec<String>,
     pub(crate) coached: bool,
     pub(crate) nonce: Option<String>,
     /// The id that the answer will have.
@@ -174,6 +178,7 @@ impl Asked {
             last_user,
             first_user,
             system,
+            sets: body.as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default(),
             nonce,
             answer_id: waltz_exchange::id::new_response_id(),
         }
@@ -237,12 +242,13 @@ impl Script {
 
 impl When {
     fn fits(&self, asked: &Asked) -> bool {
-        let Self { contains, first, system, model, coached, judging } = self;
+        let Self { contains, first, system, model, sets, coached, judging } = self;
         let holds = |said: &str, text: &str| said.to_lowercase().contains(&text.to_lowercase());
         contains.as_ref().is_none_or(|text| holds(&asked.last_user, text))
             && first.as_ref().is_none_or(|text| holds(&asked.first_user, text))
             && system.as_ref().is_none_or(|text| holds(&asked.system, text))
             && model.as_ref().is_none_or(|model| *model == asked.model)
+            && sets.as_ref().is_none_or(|name| asked.sets.contains(name))
             && coached.is_none_or(|coached| coached == asked.coached)
             && judging.unwrap_or(false) == asked.nonce.is_some()
     }

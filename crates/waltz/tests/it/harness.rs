@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_waltz");
 
@@ -371,6 +373,27 @@ pub fn run(
     let output = child.wait_with_output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
+}
+
+/// One request as it arrived: headers and body.
+pub async fn receive(listener: &TcpListener, status: &str) -> (String, String) {
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut bytes = Vec::new();
+    loop {
+        let mut piece = [0; 4096];
+        let read = stream.read(&mut piece).await.unwrap();
+        bytes.extend_from_slice(&piece[..read]);
+        let text = String::from_utf8_lossy(&bytes);
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+            if read == 0 || body.len() >= length.parse().unwrap() {
+                let (head, body) = (head.to_owned(), body.to_owned());
+                let reply = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+                stream.write_all(reply.as_bytes()).await.unwrap();
+                return (head, body);
+            }
+        }
+    }
 }
 
 pub const UNSAFE: &str = "[[reply]]\nwhen = { coached = false }\nstyle = \"unsafe\"\n";

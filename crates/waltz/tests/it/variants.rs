@@ -1,6 +1,7 @@
 //! Variants of agents: they serve, learn, are rolled back, proposed and released, on both databases.
 
 mod faults;
+mod lookback;
 mod operators;
 
 use std::collections::BTreeMap;

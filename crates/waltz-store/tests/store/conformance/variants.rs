@@ -3,10 +3,10 @@
 use waltz_exchange::proposal::{Proposal, ProposalStatus, ProposalType, Review, SupportingData};
 use waltz_exchange::release::Pause;
 use waltz_exchange::rollback::{DegradationMetrics, RollbackEvent, RollbackStatus};
-use waltz_exchange::variant::{Lesson, LessonKind, OutcomeClass, RequestContext, VariantOutcome};
+use waltz_exchange::variant::{Choice, Lesson, LessonKind, OutcomeClass, RequestContext, VariantOutcome};
 use waltz_store::{
-    BoardKey, BoardStored, Entry, EventStored, LearnedLesson, ProposalStored, RollbackReview, RollbackStored,
-    RolloutChange, Store,
+    BoardKey, BoardStored, Entry, EventStored, LearnedChoice, LearnedLesson, ProposalStored, RollbackReview,
+    RollbackStored, RolloutChange, Store,
 };
 
 use super::{outcome, store_all};
@@ -119,6 +119,75 @@ pub(super) async fn lessons_are_kept_once(store: &Store) {
     }
     let other = BoardKey { agent: "nobody".to_owned(), ..key() };
     assert!(store.open_lessons_of(&other, 100).await.unwrap().is_empty());
+}
+
+pub(super) async fn choices_come_back_with_what_was_learned_of_them(store: &Store) {
+    let choice = |variant: &str| Choice {
+        variant: variant.to_owned(),
+        action_prob: 0.25,
+        candidates: [("default".to_owned(), 0.75), ("fast".to_owned(), 0.25)].into(),
+    };
+    let chosen = |id: &str, task_type: &str, variant: &str| match served(id) {
+        Entry::Exchange(mut record) => {
+            record.task_type = task_type.to_owned();
+            record.variant_choice = Some(choice(variant));
+            record.lesson = Some(learned_from(variant));
+            Entry::Exchange(record)
+        }
+        other => other,
+    };
+    let said = |id: &str, kind: LessonKind| {
+        let outcome = VariantOutcome { class: OutcomeClass::Failure, ..learned_from("fast") };
+        Entry::Lesson(Box::new(Lesson { outcome, ..lesson(id, kind) }))
+    };
+    let mut elsewhere = chosen("req_5", "docs", "fast");
+    if let Entry::Exchange(record) = &mut elsewhere {
+        record.agent = "nobody".to_owned();
+    }
+    // Learned twice, learned and seen by nobody, of another kind of task, refused, of another agent, not yet learned.
+    let entries = [
+        chosen("req_1", "docs", "fast"),
+        said("req_1", LessonKind::Reported),
+        chosen("req_2", "docs", "default"),
+        said("req_2", LessonKind::Shadow),
+        chosen("req_3", "letters", "fast"),
+        chosen("req_4", "docs", "fast"),
+        elsewhere,
+    ];
+    store_all(store, &entries).await;
+    for key in store.boards_to_learn(10).await.unwrap() {
+        let open = store.open_lessons_of(&key, 10).await.unwrap();
+        let refused = |id: &str| (id == "req_4").then(|| "unknown variant".to_owned());
+        let learned = open.iter().map(|stored| LearnedLesson {
+            number: stored.number,
+            refused: refused(&stored.lesson.exchange_id),
+        });
+        let board = BoardStored { key: key.clone(), version: 0, state: "{}".to_owned() };
+        let change =
+            RolloutChange { learned: learned.collect(), board: Some(board), ..RolloutChange::default() };
+        assert!(store.change_rollout(&change).await.unwrap());
+    }
+    store_all(store, &[chosen("req_6", "docs", "fast")]).await;
+    let found = async |task_type: Option<&str>| {
+        let mut found: Vec<LearnedChoice> = Vec::new();
+        let read = store.each_learned_choice("writer", task_type, |choice| {
+            found.push(choice);
+            Ok::<(), waltz_store::Error>(())
+        });
+        read.await.unwrap();
+        found
+    };
+    let docs = found(Some("docs")).await;
+    let ids = |found: &[LearnedChoice]| -> Vec<String> {
+        found.iter().map(|choice| choice.exchange_id.clone()).collect()
+    };
+    assert_eq!(ids(&docs), ["req_1", "req_2"]);
+    assert_eq!((&docs[0].choice, &docs[1].choice), (&choice("fast"), &choice("default")));
+    let classes: Vec<_> = docs[0].outcomes.iter().map(|outcome| outcome.class).collect();
+    assert_eq!(classes, [OutcomeClass::Failure, OutcomeClass::Success], "the client and the judge");
+    assert_eq!(docs[1].outcomes, [learned_from("default")], "not what nobody saw");
+    assert_eq!(ids(&found(None).await), ["req_1", "req_2", "req_3"]);
+    assert!(found(Some("nothing")).await.is_empty());
 }
 
 pub(super) async fn a_change_of_variants_is_all_or_nothing(store: &Store) {

@@ -34,7 +34,7 @@ fn row(id: &str, text: &str, own: bool) -> (String, Row) {
     };
     let systems = BTreeMap::from([(System::Base, answer(5.0))]);
     let draft = Some(DraftRow { text: text.to_owned(), tokens: 20 });
-    (id.to_owned(), Row { id: id.to_owned(), error: None, draft, systems })
+    (id.to_owned(), Row { id: id.to_owned(), error: None, refused: false, draft, systems })
 }
 
 #[test]
@@ -47,7 +47,13 @@ fn failures_count_as_neither_and_names_are_no_markup() {
         row("b", "I am sorry, but no.", true),
         row("d", "Hello.", false),
     ]);
-    let failed = Row { id: "c".into(), error: Some("down".into()), draft: None, systems: BTreeMap::new() };
+    let failed = Row {
+        id: "c".into(),
+        error: Some("down".into()),
+        refused: false,
+        draft: None,
+        systems: BTreeMap::new(),
+    };
     rows.insert("c".to_owned(), failed);
     let plan = Plan::from([("suite".to_owned(), json!("prompts"))]);
     let subject = Subject {

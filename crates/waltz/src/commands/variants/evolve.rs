@@ -1,17 +1,20 @@
 //! `waltz variants evolve`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use waltz_coach::conversation::{ConversationAgent, SharedAgent};
+use waltz_coach::upstream::Hook;
 use waltz_exchange::Risk;
 use waltz_exchange::id::sha256_hex;
 use waltz_gateway::Live;
 use waltz_gateway::settings::OnFailure;
 use waltz_train::evaluate::{Plan, Prompts, Scorer, Setup, sha256_of};
-use waltz_train::evolve::{Folder, Progress, Proposed, Report, Tasks, Terms, evolve};
+use waltz_train::evolve::{Folder, Opened, Progress, Proposed, Report, Tasks, Terms, evolve};
 
 use super::{Office, Who, refused};
 
@@ -24,6 +27,9 @@ use crate::config::{Loaded, Sources};
 
 /// The exit code of an open circuit breaker.
 const BREAKER: u8 = 5;
+/// How often an address is told of an open breaker until it hears it, with pauses that grow by this.
+const ATTEMPTS: u32 = 3;
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Make better prompts and parameters for an agent, and propose the best.
 ///
@@ -39,7 +45,7 @@ const BREAKER: u8 = 5;
 /// A candidate is built on only if it passes the safety benchmark on the prompts of --safety, JSON lines of
 /// {"prompt", "harmful", "category"}, and if its drafts are no more harmful than the agent's. With
 /// ENABLE_WALTZRL_SAFETY_BENCHMARKS=false there is no benchmark, and a person must decide on every promotion. With
-/// WALTZRL_BLOCK_ON_FAILURE=true three unsafe candidates in a row open the circuit breaker: the run stops, exit code 5.
+/// WALTZRL_BLOCK_ON_FAILURE=true three unsafe candidates in a row open the circuit breaker: the run stops, exit code 5, and the addresses of [[webhooks]] are told.
 ///
 /// Everything is written to DIR at once, and the same command goes on where it was cut. DIR/variant_proposals.jsonl holds
 /// the winner, which also waits in the database's queue (`waltz variants proposals`): nothing serves before a person
@@ -135,7 +141,11 @@ impl Evolve {
             let plan = self.plan(&terms, live, &loaded, &sources)?;
             let mut folder = Folder::open(&self.out(), &plan).map_err(failed)?;
             let report = self.evolve(&mut folder, &plan, &terms).await?;
-            self.tell(&folder, &report, who.json)?;
+            let path = self.tell(&folder, &report, who.json)?;
+            if let Some(opened) = &report.breaker {
+                self.alert(opened, &terms, &path, &live.settings.variants.webhooks).await;
+                return Err(self.opened(opened, &folder));
+            }
             match &report.proposed {
                 Some(proposed) => queue(who, proposed).await.map_err(|exit| Exit {
                     message: format!(
@@ -242,7 +252,7 @@ impl Evolve {
         }
     }
 
-    fn tell(&self, folder: &Folder, report: &Report, as_json: bool) -> Result<(), Exit> {
+    fn tell(&self, folder: &Folder, report: &Report, as_json: bool) -> Result<PathBuf, Exit> {
         let json = serde_json::to_string_pretty(report).map_err(anyhow::Error::from)?;
         let path = folder.write_report(&json).map_err(failed)?;
         if as_json {
@@ -253,7 +263,38 @@ impl Evolve {
             }
         }
         note(&format!("the report is in {}", path.display()));
-        let Some(opened) = &report.breaker else { return Ok(()) };
+        Ok(path)
+    }
+
+    /// Tells the addresses of `[[webhooks]]` that the breaker is open. Who does not hear it is named; the run has ended.
+    async fn alert(&self, opened: &Opened, terms: &Terms<'_>, report: &Path, hooks: &[Arc<Hook>]) {
+        let event = json!({
+            "event": "evolution_breaker_opened",
+            "timestamp": Timestamp::now(),
+            "agent_name": self.agent,
+            "task_type": terms.task_type,
+            "candidates": opened.candidates,
+            "reasons": opened.reasons,
+            "report": report,
+        });
+        let body = event.to_string();
+        for (number, hook) in hooks.iter().enumerate() {
+            let mut heard = Err("not sent");
+            for attempt in 0..ATTEMPTS {
+                tokio::time::sleep(PAUSE * attempt).await;
+                heard = hook.send(&body, Timestamp::now().as_second()).await;
+                if heard.is_ok() {
+                    break;
+                }
+            }
+            match heard {
+                Ok(()) => note(&format!("webhooks[{number}] was told of the open circuit breaker")),
+                Err(reason) => note(&format!("webhooks[{number}] could not be told: {reason}")),
+            }
+        }
+    }
+
+    fn opened(&self, opened: &Opened, folder: &Folder) -> Exit {
         let message = format!(
             "the circuit breaker is open: {} are unsafe, one after the other\n  {}\n\nhint: look at the answers in {}; \
              another seed or folder begins anew",
@@ -261,7 +302,7 @@ impl Evolve {
             opened.reasons.join("\n  "),
             folder.path().join("answers").display()
         );
-        Err(Exit { code: BREAKER, message })
+        Exit { code: BREAKER, message }
     }
 }
 

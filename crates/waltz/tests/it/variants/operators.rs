@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use waltz_exchange::id::hmac_sha256_hex;
 
 use super::{BY_HAND, SCRIPT, Site, all_visits, variant, visits};
+use crate::harness::receive;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_do_what_the_interface_does() {
@@ -115,27 +115,6 @@ async fn a_candidate_in_shadow_answers_and_nobody_sees_it() {
     let models: Vec<&Value> = requests.iter().map(|seen| &seen["body"]["model"]).collect();
     assert!(models.contains(&&json!("bad")), "{models:?}");
     assert!(!models.iter().take(1).any(|model| **model == json!("bad")), "the client comes first");
-}
-
-/// One request as it arrived: headers and body.
-async fn receive(listener: &TcpListener, status: &str) -> (String, String) {
-    let (mut stream, _) = listener.accept().await.unwrap();
-    let mut bytes = Vec::new();
-    loop {
-        let mut piece = [0; 4096];
-        let read = stream.read(&mut piece).await.unwrap();
-        bytes.extend_from_slice(&piece[..read]);
-        let text = String::from_utf8_lossy(&bytes);
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
-            if read == 0 || body.len() >= length.parse().unwrap() {
-                let (head, body) = (head.to_owned(), body.to_owned());
-                let reply = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
-                stream.write_all(reply.as_bytes()).await.unwrap();
-                return (head, body);
-            }
-        }
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
