@@ -191,6 +191,22 @@ fn the_comparison_has_the_known_delays_and_false_alarms() {
     }
 }
 
+/// Both sides fall and rise together while the candidate has a twentieth of the traffic and blocks are cut for a half:
+/// the control that a block takes must be of the same time.
+#[test]
+fn a_dip_of_both_sides_is_no_fault_of_the_candidate() {
+    let delay = |random: &mut ChaCha8Rng| {
+        let mut process = TwoSample::new(0.5);
+        (0..40_000).find(|call| {
+            let rate = if call / 4000 % 2 == 1 { 0.5 } else { 0.9 };
+            let of_candidate = random.random_bool(0.05);
+            process.observe(of_candidate, random.random_bool(rate), 0.5) >= 100_f64.ln()
+        })
+    };
+    let alarms = runs(1000, delay).share;
+    assert!(alarms <= 0.01, "{alarms}");
+}
+
 /// Calls until a variant of rate `p` is applied, of at most 1,000.
 fn ours_applies(random: &mut ChaCha8Rng, p: f64, settings: &DecideSettings) -> Option<usize> {
     let weak = Value { visits: 10, sum: 1.0, ..Value::default() };
