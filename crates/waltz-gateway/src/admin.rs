@@ -94,6 +94,7 @@ impl Desk<'_> {
             if version == 0 && !self.agents.iter().any(|(name, _)| *name == key.agent) {
                 return Err(Error::Unknown { what: "agent", name: key.agent.clone() });
             }
+            board.stand(held(self.store).await?, self.at);
             let Step { events, mut change } = work(&mut board)?;
             fill(&mut change, (key, version, &board), &events, self.at)?;
             if self.store.change_rollout(&change).await? {
@@ -114,6 +115,11 @@ pub(crate) async fn open(store: &Store, key: &BoardKey) -> Result<(i64, Board), 
             Board::new(&key.agent, &key.task_type, &id::new_request_id().replacen("req_", "seed_", 1)),
         )),
     }
+}
+
+/// Since when everything is paused, while it is.
+pub(crate) async fn held(store: &Store) -> Result<Option<Timestamp>, Error> {
+    Ok(store.rollout_state().await?.paused.map(|pause| pause.at))
 }
 
 /// Reads a board out of its text.

@@ -66,8 +66,6 @@ pub struct Settings {
 pub struct VariantSettings {
     /// The thresholds.
     pub rollout: waltz_rollout::Settings,
-    /// The most traffic in percent that the candidate of a release may get.
-    pub traffic_cap: u8,
     /// Whoever proposed a change may approve it.
     pub allow_self_approval: bool,
     /// Who is told of rollbacks.
@@ -76,12 +74,7 @@ pub struct VariantSettings {
 
 impl Default for VariantSettings {
     fn default() -> Self {
-        Self {
-            rollout: waltz_rollout::Settings::default(),
-            traffic_cap: 100,
-            allow_self_approval: false,
-            webhooks: Vec::new(),
-        }
+        Self { rollout: waltz_rollout::Settings::default(), allow_self_approval: false, webhooks: Vec::new() }
     }
 }
 

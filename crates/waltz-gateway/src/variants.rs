@@ -138,7 +138,7 @@ impl Variants {
         let choice = if snapshot.paused.is_some() {
             certain(&board.safe_default)
         } else {
-            board.choose(&unit(), context, settings.traffic_cap, &settings.rollout)
+            board.choose(&unit(), context, &settings.rollout)
         };
         let variant = &board.entry(&choice.variant).ok()?.variant;
         let served = match patched(agent, variant, live) {

@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let units: Vec<String> = (0..100_000).map(|number| format!("session-{number}")).collect();
         let (mut bytes, started) = (0, Instant::now());
         for (number, unit) in units.iter().enumerate() {
-            let choice = boards[number % boards.len()].choose(black_box(unit), &context, 100, &settings);
+            let choice = boards[number % boards.len()].choose(black_box(unit), &context, &settings);
             bytes += serde_json::to_string(&choice)?.len();
         }
         let each = started.elapsed().as_secs_f64() * 1e6 / units.len() as f64;

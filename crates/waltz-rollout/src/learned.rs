@@ -122,7 +122,7 @@ mod tests {
         let value = &here.entry("fast").unwrap().value;
         assert_eq!((value.visits, value.q()), (0, 0.0), "nothing counts as seen here");
         assert_eq!(value.prior, Some(Prior { mean: 0.9, weight: 10.0 }));
-        let shares = here.choose("unit", &Default::default(), 100, &Settings::default()).candidates;
+        let shares = here.choose("unit", &Default::default(), &Settings::default()).candidates;
         assert!(shares["fast"] > 0.7, "{shares:?}");
     }
 

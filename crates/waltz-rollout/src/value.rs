@@ -23,6 +23,9 @@ pub struct Value {
     pub errored: u64,
     /// Outcomes that do not count, because the infrastructure failed.
     pub infrastructure: u64,
+    /// Outcomes of a judge whose place in the mean a client's report has taken.
+    #[serde(default)]
+    pub corrected: u64,
     /// A moving average of the rewards, for the eye; nothing is decided by it.
     pub ema: f64,
     /// What similar agents suggest; only the choice among variants looks at it.
@@ -49,6 +52,18 @@ impl Value {
         self.squares += reward * reward;
         self.successes += u64::from(success);
         self.errored += u64::from(errored);
+    }
+
+    /// Puts a reward and whether it was a success in the place of others that were added. What was forgotten since
+    /// cannot be replaced, so that the sums stay those of so many outcomes.
+    pub(crate) fn correct(&mut self, (old, succeeded): (f64, bool), (new, succeeds): (f64, bool)) {
+        let n = self.visits as f64;
+        self.corrected += 1;
+        self.sum = (self.sum + new - old).clamp(0.0, n);
+        self.squares = (self.squares + new * new - old * old).clamp(0.0, n);
+        let successes = self.successes + u64::from(succeeds);
+        self.successes = successes.saturating_sub(u64::from(succeeded)).min(self.visits);
+        // The error counts are the judge's; a report has none of its own for an answer that was judged.
     }
 
     /// Q: the mean reward; 0 before the first outcome.

@@ -126,9 +126,12 @@ impl LinearJudge {
     fn chunks(&self, text: &Text, column: usize) -> Option<Chunks> {
         let mut all = (0..text.chunks()).map(|chunk| self.raw(text, chunk));
         let first = all.next()?;
-        let worst = all.fold(first, |worst, raw| {
-            if raw[column].total_cmp(&worst[column]).is_ge() { raw } else { worst }
-        });
+        let worst = all.fold(
+            first,
+            |worst, raw| {
+                if raw[column].total_cmp(&worst[column]).is_ge() { raw } else { worst }
+            },
+        );
         Some(Chunks { first, worst })
     }
 

@@ -1,11 +1,13 @@
 //! Actions on variants: declare, let compete, apply, roll back, retire; look at them; carry learned values.
 
+use std::collections::HashMap;
+
 use serde::Deserialize;
-use waltz_exchange::variant::Modification;
+use waltz_exchange::variant::{Lesson, LessonKind, Modification, OutcomeClass, VariantOutcome};
 use waltz_rollout::compare::{Comparison, compare};
 use waltz_rollout::learned::{self, Learned};
 use waltz_rollout::{Change, patch};
-use waltz_store::BoardKey;
+use waltz_store::{BoardKey, LessonStored};
 
 use super::view::{BoardView, EventView, Explained};
 use super::{Desk, Error, MOST, Step, open, parse};
@@ -83,10 +85,10 @@ impl Desk<'_> {
         for (name, entry) in &board.entries {
             // What was forgotten, because the variant entered anew, is no part of the value.
             let counted = entry.value.visits + entry.value.infrastructure;
-            let newest = usize::try_from(counted).unwrap_or(usize::MAX).min(MOST);
-            if newest > 0 {
-                let lessons = self.store.lessons_of(key, name, newest).await?;
-                explained.explain(name, lessons.into_iter().map(|stored| stored.lesson.outcome).collect());
+            if counted > 0 {
+                let outcomes = one_each(self.store.lessons_of(key, name, MOST).await?);
+                let newest = usize::try_from(counted).unwrap_or(usize::MAX).min(outcomes.len());
+                explained.explain(name, &outcomes[outcomes.len() - newest..], counted);
             }
         }
         Ok(explained)
@@ -186,6 +188,27 @@ impl Desk<'_> {
         }
         Ok(taken)
     }
+}
+
+/// One outcome for each answer, oldest first: a report stands in the place of what the judge had said.
+fn one_each(lessons: Vec<LessonStored>) -> Vec<VariantOutcome> {
+    let mut places = HashMap::new();
+    let mut outcomes = Vec::new();
+    for LessonStored { lesson: Lesson { exchange_id, kind, outcome, .. }, .. } in lessons {
+        let judged = |place: &usize| {
+            let earlier: &VariantOutcome = &outcomes[*place];
+            kind == LessonKind::Reported
+                && earlier.class != OutcomeClass::Infrastructure
+                && outcome.class != OutcomeClass::Infrastructure
+        };
+        if let Some(place) = places.get(&exchange_id).copied().filter(judged) {
+            outcomes[place] = outcome;
+        } else {
+            places.insert(exchange_id, outcomes.len());
+            outcomes.push(outcome);
+        }
+    }
+    outcomes
 }
 
 fn unknown(key: &BoardKey) -> Error {
