@@ -1,6 +1,8 @@
 //! Carries learned values from one place to another without any text: counts and sums by name. What comes from
 //! elsewhere is a prior: it leads the choice among variants, and nothing is applied or rolled back by it.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Board, Error, Prior, Value};
@@ -92,6 +94,12 @@ pub fn prior<'a>(similar: impl IntoIterator<Item = (&'a Value, f64)>) -> Option<
     (weight > 0.0).then(|| Prior { mean: sum / weight, weight: (DISCOUNT * weight).min(MOST_WEIGHT) })
 }
 
+/// How similar two agents are by what they can do: the share of all their abilities that both have (Jaccard).
+pub fn similarity(one: &BTreeSet<String>, other: &BTreeSet<String>) -> f64 {
+    let all = one.union(other).count();
+    if all == 0 { 0.0 } else { one.intersection(other).count() as f64 / all as f64 }
+}
+
 fn known(value: &LearnedValue) -> Value {
     Value { visits: value.visits, sum: value.sum, ..Value::default() }
 }
@@ -147,6 +155,10 @@ mod tests {
         let near = prior([(&good, 0.9), (&poor, 0.1)]).unwrap();
         assert!((near.mean - 0.82).abs() < 1e-9 && (near.weight - 5.0).abs() < 1e-9, "{near:?}");
         assert_eq!(prior([(&good, 0.0)]), None);
+        let set = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<BTreeSet<_>>();
+        assert_eq!(similarity(&set(&["a", "b", "c"]), &set(&["b", "c", "d"])), 0.5);
+        assert_eq!(similarity(&set(&["a"]), &set(&["b"])), 0.0);
+        assert_eq!(similarity(&set(&[]), &set(&[])), 0.0, "of nothing nothing follows");
         assert_eq!(prior([(&good, f64::NAN)]), None);
     }
 }

@@ -154,12 +154,13 @@ impl Desk<'_> {
         };
         if decided.status == ProposalStatus::Approved {
             // What cannot be applied to the agent as it is now would serve nobody.
-            if let Some((_, setup)) = self.agents.iter().find(|(name, _)| *name == key.agent) {
-                patch::apply(&decided.recommended_modifications, setup)?;
+            if let Some(agent) = self.agent(&key.agent) {
+                patch::apply(&decided.recommended_modifications, &agent.setup)?;
             }
+            let prior = self.prior(&key, &decided.variant, &decided.recommended_modifications).await?;
             let work = |board: &mut Board| {
                 let events: Vec<BoardEvent> =
-                    board.enact(&decided, None, board.version, self.at, &self.settings.rollout)?;
+                    board.enact(&decided, prior, board.version, self.at, &self.settings.rollout)?;
                 Ok(Step { events, change: change.clone() })
             };
             if let Err(error) = self.update(&key, work).await {

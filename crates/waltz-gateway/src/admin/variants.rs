@@ -6,11 +6,11 @@ use serde::Deserialize;
 use waltz_exchange::variant::{Lesson, LessonKind, Modification, OutcomeClass, VariantOutcome};
 use waltz_rollout::compare::{Comparison, compare};
 use waltz_rollout::learned::{self, Learned};
-use waltz_rollout::{Change, patch};
+use waltz_rollout::{Change, Prior, patch};
 use waltz_store::{BoardKey, LessonStored};
 
 use super::view::{BoardView, EventView, Explained};
-use super::{Desk, Error, MOST, Step, open, parse};
+use super::{Desk, Error, MOST, Step, held, open, parse};
 
 /// A new variant, as it is asked for.
 #[derive(Clone, Debug, Deserialize)]
@@ -68,19 +68,22 @@ pub struct Act {
 impl Desk<'_> {
     /// All boards.
     pub async fn boards(&self) -> Result<Vec<BoardView>, Error> {
-        let stored = self.store.boards().await?;
+        let (stored, held) = (self.store.boards().await?, held(self.store).await?);
         let view = |stored: waltz_store::BoardStored| {
-            Ok(BoardView::of(&parse(&stored.key, &stored.state)?, self.at, self.settings))
+            let mut board = parse(&stored.key, &stored.state)?;
+            board.stand(held, self.at);
+            Ok(BoardView::of(&board, self.at, self.settings))
         };
         stored.into_iter().map(view).collect()
     }
 
     /// A board with an explanation of every value.
     pub async fn explained(&self, key: &BoardKey) -> Result<Explained, Error> {
-        let (version, board) = open(self.store, key).await?;
+        let (version, mut board) = open(self.store, key).await?;
         if version == 0 {
             return Err(unknown(key));
         }
+        board.stand(held(self.store).await?, self.at);
         let mut explained = Explained::of(&board, self.at, self.settings);
         for (name, entry) in &board.entries {
             // What was forgotten, because the variant entered anew, is no part of the value.
@@ -114,13 +117,41 @@ impl Desk<'_> {
                 return Err(Error::Invalid(format!("the {what} must be {allowed}, not `{word}`")));
             }
         }
-        let Some((_, setup)) = self.agents.iter().find(|(known, _)| known == agent) else {
+        let Some(known) = self.agent(agent) else {
             return Err(Error::Unknown { what: "agent", name: agent.clone() });
         };
-        patch::apply(patch, setup)?;
-        let change = Change::Add { name: name.clone(), patch: patch.clone(), live: *live, prior: None };
+        patch::apply(patch, &known.setup)?;
         let key = BoardKey { agent: agent.clone(), task_type: task_type.clone() };
+        let prior = self.prior(&key, name, patch).await?;
+        let change = Change::Add { name: name.clone(), patch: patch.clone(), live: *live, prior };
         self.change(&key, &change, None).await
+    }
+
+    /// What similar agents learned of a variant of the same name or the same changes, for the same kind of task.
+    pub(super) async fn prior(
+        &self,
+        key: &BoardKey,
+        name: &str,
+        patch: &[Modification],
+    ) -> Result<Option<Prior>, Error> {
+        let Some(own) = self.agent(&key.agent) else { return Ok(None) };
+        let mut similar = Vec::new();
+        for stored in self.store.boards().await? {
+            let other = self.agent(&stored.key.agent);
+            let Some(other) =
+                other.filter(|other| other.name != own.name && stored.key.task_type == key.task_type)
+            else {
+                continue;
+            };
+            let likeness = learned::similarity(&own.abilities, &other.abilities);
+            for entry in parse(&stored.key, &stored.state)?.entries.into_values() {
+                let same = !patch.is_empty() && entry.variant.patch == patch;
+                if same || entry.variant.name == name {
+                    similar.push((entry.value, likeness));
+                }
+            }
+        }
+        Ok(learned::prior(similar.iter().map(|(value, likeness)| (value, *likeness))))
     }
 
     /// Does something to a variant, or to a board.
