@@ -62,7 +62,7 @@ pub struct Settings {
 }
 
 /// Which variants serve, and when that changes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct VariantSettings {
     /// The thresholds.
     pub rollout: waltz_rollout::Settings,
@@ -70,12 +70,6 @@ pub struct VariantSettings {
     pub allow_self_approval: bool,
     /// Who is told of rollbacks.
     pub webhooks: Vec<Arc<Hook>>,
-}
-
-impl Default for VariantSettings {
-    fn default() -> Self {
-        Self { rollout: waltz_rollout::Settings::default(), allow_self_approval: false, webhooks: Vec::new() }
-    }
 }
 
 /// The limits of runs.

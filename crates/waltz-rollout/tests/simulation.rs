@@ -106,21 +106,29 @@ fn fault_F63_a_healthy_variant_stays() {
         })
     });
     assert!(estimated.share <= 0.01, "{}", estimated.share);
-    // And where a client reports every answer as well, as the judge said it.
+    // And where clients report every answer as well: as the judge said it, or always well.
     let (mut served, mut report) = (outcome.clone(), outcome.clone());
-    let twice = runs(2000, |random| {
-        let mut board = start.clone();
-        (1..=1000).find(|call| {
-            let success = random.random_bool(0.9);
-            served.class = if success { OutcomeClass::Success } else { OutcomeClass::Failure };
-            report.clone_from(&served);
-            report.subject = Some(call.to_string());
-            let mut events = board.observe(&served, at, &settings).unwrap();
-            events.extend(board.report(&report, Some(&served), at, &settings).unwrap());
-            events.iter().any(|event| matches!(event, BoardEvent::RolledBack(_) | BoardEvent::Frozen { .. }))
-        })
-    });
-    assert!(twice.share <= 0.01, "{}", twice.share);
+    for praise in [false, true] {
+        let reported = runs(2000, |random| {
+            let mut board = start.clone();
+            (1..=1000).find(|call| {
+                let success = random.random_bool(0.9);
+                served.class = if success { OutcomeClass::Success } else { OutcomeClass::Failure };
+                report.clone_from(&served);
+                report.subject = Some(call.to_string());
+                if praise {
+                    (report.class, report.quality) = (OutcomeClass::Success, Some(1.0));
+                }
+                let mut events = board.observe(&served, at, &settings).unwrap();
+                events.extend(board.report(&report, Some(&served), at, &settings).unwrap());
+                let acts = |event: &BoardEvent| {
+                    matches!(event, BoardEvent::RolledBack(_) | BoardEvent::Frozen { .. })
+                };
+                events.iter().any(acts)
+            })
+        });
+        assert!(reported.share <= 0.01, "{praise}: {}", reported.share);
+    }
     println!(
         "false rollbacks: {:.4} with a given baseline, {:.4} with an estimated one",
         given.share, estimated.share

@@ -95,8 +95,13 @@ impl Desk<'_> {
     /// Lets boards on which something is under way take note of whether everything is paused.
     async fn tell_boards(&self) -> Result<(), Error> {
         for stored in self.store.boards().await? {
-            if parse(&stored.key, &stored.state)?.is_moving() {
-                self.update(&stored.key, |_| Ok(Step::from(Vec::new()))).await?;
+            // One that cannot be read keeps nothing from going on, and whoever else writes one tells it the same.
+            if !parse(&stored.key, &stored.state).is_ok_and(|board| board.is_moving()) {
+                continue;
+            }
+            match self.update(&stored.key, |_| Ok(Step::from(Vec::new()))).await {
+                Ok(_) | Err(Error::Busy) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())

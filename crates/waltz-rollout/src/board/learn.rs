@@ -1,5 +1,5 @@
 //! What a board makes of outcomes. One answer is one outcome: a report on an answer that the judge has judged corrects
-//! the mean, and no evidence counts it again.
+//! Q, and no evidence counts it again.
 
 use jiff::Timestamp;
 use waltz_exchange::rollback::DegradationMetrics;
@@ -70,7 +70,7 @@ impl Board {
     }
 
     /// Takes what a client reports of an answer. `served` is what the judge made of it, where it did: then the report
-    /// takes that one's place in the mean, and nothing else follows. One subject counts only so often.
+    /// takes that one's place in Q, and nothing else follows. One subject counts only so often.
     pub fn report(
         &mut self,
         outcome: &VariantOutcome,
@@ -88,10 +88,7 @@ impl Board {
         }
         let Some(served) = served else { return self.observe(outcome, at, settings) };
         let Some(old) = reward(served)? else { return self.observe(outcome, at, settings) };
-        entry.value.correct(
-            (old, served.class == OutcomeClass::Success),
-            (new, outcome.class == OutcomeClass::Success),
-        );
+        entry.value.correct(old, new);
         Ok(Vec::new())
     }
 

@@ -73,9 +73,9 @@ fn a_report_on_a_judged_answer_corrects_the_mean_and_is_no_evidence() {
     let events = board.report(&reported("default", false, Some("a")), Some(&served), at(1), &settings);
     assert_eq!(events, Ok(Vec::new()));
     let (now, then) = (&board.entry("default").unwrap().value, &before.entry("default").unwrap().value);
-    assert_eq!((now.visits, now.successes, now.corrected), (40, 35, 1));
+    assert_eq!((now.visits, now.successes, now.sum, now.corrected), (40, 36, then.sum, 1));
     let lost = reward(&served).unwrap().unwrap() - reward(&outcome("default", false)).unwrap().unwrap();
-    assert!((then.sum - now.sum - lost).abs() < 1e-9);
+    assert!((then.q() - now.q() - lost / 40.0).abs() < 1e-9);
     let mut same = board.clone();
     same.entries.get_mut("default").unwrap().value = then.clone();
     same.subjects = before.subjects.clone();
@@ -94,5 +94,5 @@ fn a_report_on_a_judged_answer_corrects_the_mean_and_is_no_evidence() {
         .report(&reported("default", true, Some("z")), Some(&outcome("default", false)), at(1), &settings)
         .unwrap();
     let value = &board.entry("default").unwrap().value;
-    assert_eq!((value.visits, value.sum, value.successes), (0, 0.0, 0));
+    assert_eq!((value.visits, value.q(), value.rewards()), (0, 0.0, 0.0));
 }

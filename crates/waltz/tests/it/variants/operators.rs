@@ -167,6 +167,47 @@ async fn a_release_that_evidence_ends_waits_for_a_person_like_every_rollback() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_of_everything_is_no_time_of_a_release() {
+    let site = Site::sqlite(SCRIPT, BY_HAND);
+    let gateway = site.gateway();
+    gateway.add("fast", "fast").await;
+    let body = json!({"agent": "writer", "task_type": "docs", "variant": "fast", "profile": "4week"});
+    let release = gateway.post("releases", body).await;
+    let path = format!("releases/{}", release["id"].as_str().unwrap());
+    gateway.post("releases/all", json!({"command": "pause"})).await;
+    let paused = gateway.get(&path).await;
+    assert!(paused["assessment"]["wait"].to_string().contains("it stands still"), "{paused:#}");
+    assert!(!paused["paused_at"].is_null());
+    let promote = gateway.call("ann", &path, Some(json!({"command": "promote"}))).await;
+    assert_eq!(promote.status, 409, "{}", promote.text);
+    gateway.post("releases/all", json!({"command": "resume"})).await;
+    let resumed = gateway.get(&path).await;
+    assert!(resumed["paused_at"].is_null(), "{resumed:#}");
+    assert_ne!(resumed["step_started_at"], release["step_started_at"], "the step has become longer");
+    assert_eq!(gateway.post(&path, json!({"command": "promote"})).await["percent"], 25);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_variant_begins_with_what_similar_agents_learned() {
+    let editor = "[[agents]]\nname = \"editor\"\ntask_types = [\"docs\"]\nskills = [\"style\"]\n\
+        targets = [{ upstream = \"main\", model = \"plain\" }]\n";
+    let site = Site::sqlite(SCRIPT, &format!("{editor}{BY_HAND}"));
+    let gateway = site.gateway();
+    gateway.add("fast", "fast").await;
+    gateway.act("apply", "fast").await;
+    gateway.ask_many(0, 20, "harbour").await;
+    let learned = gateway.learned(20).await;
+    let add = json!({"agent": "editor", "task_type": "docs", "name": "quick", "patch": [{"model": "fast"}]});
+    let board = gateway.post("variants", add).await;
+    // Half of what either can do both can: each outcome counts half of a tenth.
+    let prior = &variant(&board, "quick")["prior"];
+    assert!((prior["weight"].as_f64().unwrap() - 1.0).abs() < 1e-9, "{board:#}");
+    let q = variant(&learned, "fast")["q_value"].as_f64().unwrap();
+    assert!((prior["mean"].as_f64().unwrap() - q).abs() < 1e-9, "{board:#}");
+    assert_eq!(visits(&board, "quick"), 0, "nothing counts as seen here");
+}
+
 /// One request as it arrived: headers and body.
 async fn receive(listener: &TcpListener, status: &str) -> (String, String) {
     let (mut stream, _) = listener.accept().await.unwrap();
