@@ -29,11 +29,12 @@ pub struct Release {
     pub step: usize,
     /// When the current step began.
     pub step_started_at: Timestamp,
-    /// When it was paused, while it is.
+    /// Since when its clock stands, because it or more than it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_at: Option<Timestamp>,
-    /// The success rate that the candidate has to keep up with.
-    pub baseline: f64,
+    /// The digest of what a person approved, where it began with that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
     /// Where it stands.
     pub status: ReleaseStatus,
     /// Counts the changes, for compare-and-swap.

@@ -237,6 +237,9 @@ pub struct Lesson {
     pub at: Timestamp,
     /// What came of the answer.
     pub outcome: VariantOutcome,
+    /// Of a report: what the judge had said of the same answer, where it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub served: Option<VariantOutcome>,
 }
 
 /// Who says what came of an answer.

@@ -8,6 +8,8 @@ mod rollbacks;
 mod variants;
 mod view;
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use waltz_exchange::id;
 use waltz_exchange::rollback::RollbackStatus;
@@ -53,6 +55,17 @@ pub enum Error {
     Store(#[from] waltz_store::Error),
 }
 
+/// An agent that is configured.
+#[derive(Clone, Debug)]
+pub struct KnownAgent {
+    /// Its name.
+    pub name: String,
+    /// What it is asked with.
+    pub setup: Setup,
+    /// Its kinds of tasks and its skills: what two agents share of these makes them similar.
+    pub abilities: BTreeSet<String>,
+}
+
 /// Whoever acts, and what on.
 #[derive(Clone, Copy)]
 pub struct Desk<'a> {
@@ -60,8 +73,8 @@ pub struct Desk<'a> {
     pub store: &'a Store,
     /// The thresholds.
     pub settings: &'a VariantSettings,
-    /// The agents that are configured, with what they are asked with.
-    pub agents: &'a [(String, Setup)],
+    /// The agents that are configured.
+    pub agents: &'a [KnownAgent],
     /// Who acts.
     pub by: &'a str,
     /// When.
@@ -83,6 +96,10 @@ impl From<Vec<BoardEvent>> for Step {
 }
 
 impl Desk<'_> {
+    fn agent(&self, name: &str) -> Option<&KnownAgent> {
+        self.agents.iter().find(|agent| agent.name == name)
+    }
+
     /// Changes a board that is there, or the new one of an agent that has none yet.
     async fn update(
         &self,
@@ -91,9 +108,10 @@ impl Desk<'_> {
     ) -> Result<(Board, Vec<BoardEvent>), Error> {
         for _ in 0..ATTEMPTS {
             let (version, mut board) = open(self.store, key).await?;
-            if version == 0 && !self.agents.iter().any(|(name, _)| *name == key.agent) {
+            if version == 0 && self.agent(&key.agent).is_none() {
                 return Err(Error::Unknown { what: "agent", name: key.agent.clone() });
             }
+            board.stand(held(self.store).await?, self.at);
             let Step { events, mut change } = work(&mut board)?;
             fill(&mut change, (key, version, &board), &events, self.at)?;
             if self.store.change_rollout(&change).await? {
@@ -114,6 +132,11 @@ pub(crate) async fn open(store: &Store, key: &BoardKey) -> Result<(i64, Board), 
             Board::new(&key.agent, &key.task_type, &id::new_request_id().replacen("req_", "seed_", 1)),
         )),
     }
+}
+
+/// Since when everything is paused, while it is.
+pub(crate) async fn held(store: &Store) -> Result<Option<Timestamp>, Error> {
+    Ok(store.rollout_state().await?.paused.map(|pause| pause.at))
 }
 
 /// Reads a board out of its text.

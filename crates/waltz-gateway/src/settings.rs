@@ -66,8 +66,6 @@ pub struct Settings {
 pub struct VariantSettings {
     /// The thresholds.
     pub rollout: waltz_rollout::Settings,
-    /// The most traffic in percent that the candidate of a release may get.
-    pub traffic_cap: u8,
     /// The plan of a release that the program opens itself.
     pub release_profile: String,
     /// Whoever proposed a change may approve it.
@@ -80,7 +78,6 @@ impl Default for VariantSettings {
     fn default() -> Self {
         Self {
             rollout: waltz_rollout::Settings::default(),
-            traffic_cap: 100,
             release_profile: waltz_rollout::release::PROFILES[0].to_owned(),
             allow_self_approval: false,
             webhooks: Vec::new(),

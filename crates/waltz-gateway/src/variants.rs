@@ -158,7 +158,7 @@ impl Variants {
         let choice = if paused {
             certain(&board.safe_default)
         } else {
-            board.choose(&unit(), context, settings.traffic_cap, &settings.rollout)
+            board.choose(&unit(), context, &settings.rollout)
         };
         let variant = &board.entry(&choice.variant).ok()?.variant;
         let served = match patched(agent, variant, live) {

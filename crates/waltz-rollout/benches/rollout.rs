@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let started = Instant::now();
             bytes = 0;
             for (number, unit) in units.iter().enumerate() {
-                let choice = boards[number % boards.len()].choose(black_box(unit), &context, 100, &settings);
+                let choice = boards[number % boards.len()].choose(black_box(unit), &context, &settings);
                 bytes += serde_json::to_string(&choice)?.len();
             }
             each = each.min(started.elapsed().as_secs_f64() * 1e6 / units.len() as f64);

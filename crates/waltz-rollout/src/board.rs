@@ -3,6 +3,7 @@
 
 mod change;
 mod event;
+mod learn;
 mod rollback;
 mod share;
 
@@ -11,22 +12,19 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use waltz_exchange::release::{ReleaseEvent, ReleaseStatus};
-use waltz_exchange::variant::{
-    DEFAULT_VARIANT, OutcomeClass, SafetyOutcome, Variant, VariantOutcome, VariantStatus,
-};
+use waltz_exchange::variant::{DEFAULT_VARIANT, Variant, VariantStatus};
 
 pub use change::Change;
 pub use event::BoardEvent;
 pub(crate) use rollback::dated_id;
 
 use crate::choose::Linear;
-use crate::decide::{Action, Circumstances, VariantDecision, action, decide};
+use crate::decide::{Action, Circumstances, VariantDecision, decide};
 use crate::evidence::TwoSample;
-use crate::guard::{Guard, Standing};
-use crate::release::{ReleaseRun, Side};
-use crate::subject::{Admission, SubjectCap};
-use crate::window::Recent;
-use crate::{ChooseRule, Error, RollbackMode, Settings, Value, reward};
+use crate::guard::Guard;
+use crate::release::ReleaseRun;
+use crate::subject::SubjectCap;
+use crate::{Error, Settings, Value};
 
 /// The state of one agent and task type.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,6 +46,9 @@ pub struct Board {
     pub paused: bool,
     /// Why nothing changes by itself any more until a person looks.
     pub frozen: Option<String>,
+    /// Since when everything is paused, here and elsewhere; see [`Board::stand`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    held: Option<Timestamp>,
     /// The variants by name.
     pub entries: BTreeMap<String, Entry>,
     /// The release of a variant, running or ended last.
@@ -76,6 +77,14 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Begins anew: what was learned and held against it is forgotten, and what was believed before stays.
+    fn forget(&mut self) {
+        self.value = Value { prior: self.value.prior, ..Value::default() };
+        self.linear = None;
+        self.rival = None;
+        self.guard.reset();
+    }
+
     fn new(variant: Variant) -> Self {
         Self {
             variant,
@@ -108,6 +117,7 @@ impl Board {
             version: 0,
             paused: false,
             frozen: None,
+            held: None,
             entries: BTreeMap::from([(DEFAULT_VARIANT.to_owned(), Entry::new(default))]),
             release: None,
             rollbacks: Vec::new(),
@@ -115,78 +125,28 @@ impl Board {
         }
     }
 
-    /// Takes an outcome and returns what follows from it. Failures of the infrastructure are counted and change
-    /// nothing.
-    pub fn observe(
-        &mut self,
-        outcome: &VariantOutcome,
-        at: Timestamp,
-        settings: &Settings,
-    ) -> Result<Vec<BoardEvent>, Error> {
-        let reward = reward(outcome)?;
-        let name = outcome.variant.as_str();
-        let entry = self.entries.get_mut(name).ok_or_else(|| Error::UnknownVariant(name.to_owned()))?;
-        let Some(reward) = reward else {
-            entry.value.infrastructure += 1;
-            return Ok(Vec::new());
-        };
-        if let Some(subject) = &outcome.subject
-            && let Admission::Capped { news } = self.subjects.admit(subject, at, &settings.subject)
-        {
-            let event = BoardEvent::SubjectCapped { subject: subject.clone(), variant: name.to_owned() };
-            return Ok(if news { vec![event] } else { Vec::new() });
-        }
-        let success = outcome.class == OutcomeClass::Success;
-        let recent = Recent { success, reward, errored: !success || outcome.errors > 0 };
-        let serves = name == self.serving;
-        entry.value.add(reward, success, recent.errored);
-        if settings.choose.rule == ChooseRule::Linucb {
-            entry.linear.get_or_insert_default().observe(&outcome.context, reward);
-        }
-        let watch = entry.guard.observe(&entry.value, recent, serves, &settings.rollback);
-        let metrics = watch.metrics.unwrap_or_default();
-        let mut events = Vec::new();
-        match watch.turned {
-            Some(Standing::Suspect) => {
-                events.push(BoardEvent::Suspect { variant: name.to_owned(), degradation_metrics: metrics });
-            }
-            Some(Standing::Ok) => events.push(BoardEvent::Cleared { variant: name.to_owned() }),
-            Some(Standing::RolledBack) | None => {}
-        }
-        if self.may_roll_back(name) {
-            let worse = self.compare(name, success, settings);
-            if let Some(reason) = watch.alarm {
-                events.extend(self.roll_back(name, reason, metrics, at, settings));
-            } else if let Some((name, reason)) = worse {
-                events.extend(self.roll_back(&name, reason, metrics, at, settings));
-            }
-        }
-        events.extend(self.observe_release(name, success, outcome.safety.as_ref(), at, settings));
-        events.extend(self.consider(name, at, settings));
-        Ok(events)
+    /// Takes note of whether everything is paused, and since when. Whoever reads a board says it before anything else
+    /// happens on it. Returns whether that made a difference.
+    pub fn stand(&mut self, held: Option<Timestamp>, at: Timestamp) -> bool {
+        let clock = |board: &Self| board.release.as_ref().and_then(|run| run.release.paused_at);
+        let before = (self.held, clock(self));
+        self.held = held;
+        self.settle(at);
+        before != (self.held, clock(self))
     }
 
-    /// Takes what judges said of an answer that the candidate of a release gave in shadow.
-    pub fn observe_shadow(
-        &mut self,
-        safety: &SafetyOutcome,
-        at: Timestamp,
-        settings: &Settings,
-    ) -> Vec<BoardEvent> {
-        if self.paused {
-            return Vec::new();
-        }
-        let event = self.release.as_mut().and_then(|run| run.observe_safety(safety, at, &settings.release));
-        self.follow(event)
+    /// Whether variants compete, or one is on its way.
+    pub fn is_moving(&self) -> bool {
+        let live = |entry: &&Entry| entry.variant.status == VariantStatus::Live;
+        self.running_release().is_some() || self.entries.values().filter(live).count() > 1
     }
 
-    /// Lets the release move on by time alone.
+    /// Lets time act: the release moves on, and what is known is looked at under the settings of now.
     pub fn tick(&mut self, at: Timestamp, settings: &Settings) -> Vec<BoardEvent> {
-        if self.paused {
-            return Vec::new();
-        }
+        let mut events = self.recheck(at, settings);
         let event = self.release.as_mut().and_then(|run| run.tick(at, &settings.release));
-        self.follow(event)
+        events.extend(self.follow(event));
+        events
     }
 
     /// What is to be done about a variant at this time, and why.
@@ -200,106 +160,48 @@ impl Board {
         self.entries.get(name).ok_or_else(|| Error::UnknownVariant(name.to_owned()))
     }
 
-    fn may_roll_back(&self, name: &str) -> bool {
-        let live = self.entries.get(name).is_some_and(|entry| entry.variant.status == VariantStatus::Live);
-        live && self.frozen.is_none()
+    /// Whether nothing may gain traffic.
+    fn is_still(&self) -> bool {
+        self.held.is_some() || self.paused || self.frozen.is_some()
     }
 
-    /// Sets the outcome beside those of the other side of each comparison. A release has its own.
-    fn compare(&mut self, name: &str, success: bool, settings: &Settings) -> Option<(String, String)> {
-        if settings.rollback.mode != RollbackMode::Bounded || self.paused || self.running_release().is_some()
-        {
-            return None;
+    /// Stops the release's clock, or lets it go on. What waits to be compared does not outlast a stop.
+    fn settle(&mut self, at: Timestamp) {
+        let still = self.is_still().then(|| self.held.unwrap_or(at));
+        if let Some(run) = &mut self.release {
+            run.stand(still, at);
         }
-        let serving = self.serving.clone();
-        let live = self.entries.values().filter(|entry| entry.variant.status == VariantStatus::Live).count();
-        // Rules may share unevenly; an even split is a fair guess at the size of a block under any of them.
-        let share = 1.0 / live.max(2) as f64;
-        let threshold = (1.0 / settings.rollback.alpha).ln();
-        for (other, entry) in &mut self.entries {
-            let concerned = name == serving || *other == name;
-            if *other == serving || !concerned || entry.variant.status != VariantStatus::Live {
-                continue;
-            }
-            let rival = entry.rival.get_or_insert_with(|| TwoSample::new(share));
-            let evidence = rival.observe(*other == name, success, share);
-            if evidence >= threshold {
-                let reason = format!(
-                    "Success rate {:.0}% is below that of `{serving}` at the same time; evidence {:.0} of {:.0}",
-                    100.0 * entry.value.success_rate(),
-                    evidence.exp(),
-                    threshold.exp()
-                );
-                return Some((other.clone(), reason));
-            }
+        if still.is_some() {
+            self.entries.values_mut().filter_map(|entry| entry.rival.as_mut()).for_each(TwoSample::interrupt);
         }
-        None
     }
 
-    fn observe_release(
-        &mut self,
-        name: &str,
-        success: bool,
-        safety: Option<&SafetyOutcome>,
-        at: Timestamp,
-        settings: &Settings,
-    ) -> Vec<BoardEvent> {
-        if self.paused {
-            return Vec::new();
-        }
-        let serving = &self.serving;
-        let event = self.release.as_mut().filter(|run| run.is_active()).and_then(|run| {
-            let side = match name {
-                name if name == run.release.candidate => Side::Candidate,
-                name if name == serving => Side::Control,
-                _ => return None,
-            };
-            run.observe(side, success, safety, at, &settings.release)
-        });
-        self.follow(event)
-    }
-
-    /// Carries out what a release decided.
+    /// Carries out what a release decided. Where nobody asked for its end, that is a rollback like any other.
     fn follow(&mut self, event: Option<ReleaseEvent>) -> Vec<BoardEvent> {
-        let Some(event) = event else { return Vec::new() };
-        let Some(candidate) = self.release.as_ref().map(|run| run.release.candidate.clone()) else {
-            return Vec::new();
-        };
+        let (Some(event), Some(run)) = (event, &self.release) else { return Vec::new() };
+        let (candidate, metrics) = (run.release.candidate.clone(), run.degradation());
+        let mut events = Vec::new();
         match event.to_status {
             ReleaseStatus::Completed => self.serve(&candidate),
-            ReleaseStatus::Aborted => self.retreat(&candidate),
+            ReleaseStatus::Aborted => {
+                self.retreat(&candidate);
+                if event.by.is_none() {
+                    let (to, reason) = (self.serving.clone(), event.reasons.join("; "));
+                    events.push(self.rollback_event(&candidate, &to, reason, metrics, event.at));
+                }
+            }
             ReleaseStatus::Running | ReleaseStatus::Held | ReleaseStatus::Paused => {}
         }
-        vec![BoardEvent::Release(event)]
-    }
-
-    /// Applies or names a variant when what is to be done about it has changed.
-    fn consider(&mut self, name: &str, at: Timestamp, settings: &Settings) -> Option<BoardEvent> {
-        let entry = self.entries.get(name)?;
-        if name == self.serving || entry.variant.status != VariantStatus::Live {
-            return None;
-        }
-        let now = action(&entry.value, &self.circumstances(entry, at, settings), &settings.decide);
-        if now == entry.action {
-            return None;
-        }
-        let decision = decide(&entry.value, &self.circumstances(entry, at, settings), &settings.decide);
-        if let Some(entry) = self.entries.get_mut(name) {
-            entry.action = now;
-        }
-        let variant = name.to_owned();
-        if now != Action::AutoApply {
-            return Some(BoardEvent::Decided { variant, decision });
-        }
-        let from_variant = self.serving.clone();
-        self.serve(name);
-        Some(BoardEvent::Applied { variant, from_variant, decision })
+        events.push(BoardEvent::Release(event));
+        events
     }
 
     fn circumstances<'a>(&'a self, entry: &Entry, at: Timestamp, settings: &Settings) -> Circumstances<'a> {
         let name = &entry.variant.name;
         let incumbent = if *name == self.serving { None } else { self.entries.get(&self.serving) };
-        let held = if self.frozen.is_some() {
+        let held = if self.held.is_some() {
+            Some("everything is paused")
+        } else if self.frozen.is_some() {
             Some("the board is frozen")
         } else if self.paused {
             Some("the board is paused")

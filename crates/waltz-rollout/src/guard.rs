@@ -111,24 +111,46 @@ impl Guard {
         let metrics = window::compare(&self.recent, value, settings.window);
         let breached = metrics.as_ref().is_some_and(|metrics| window::is_breached(metrics, settings));
         let turned = self.turn(breached, settings.window);
-        let evidence = if serves { self.detect(value, outcome) } else { None };
-        let alarm = match settings.mode {
-            RollbackMode::Bounded => evidence
-                .filter(|(_, evidence)| *evidence >= METRICS * settings.horizon / settings.alpha)
+        if serves {
+            self.detect(value, outcome);
+        }
+        let alarm = self.alarm(metrics.as_ref(), serves, settings);
+        Watch { metrics, turned, alarm }
+    }
+
+    /// Whether what is known so far wants a rollback under these settings, why, and the window's numbers.
+    pub fn recheck(
+        &self,
+        value: &Value,
+        serves: bool,
+        settings: &RollbackSettings,
+    ) -> Option<(String, DegradationMetrics)> {
+        let metrics = window::compare(&self.recent, value, settings.window);
+        let reason = self.alarm(metrics.as_ref(), serves, settings)?;
+        Some((reason, metrics.unwrap_or_default()))
+    }
+
+    fn alarm(
+        &self,
+        metrics: Option<&DegradationMetrics>,
+        serves: bool,
+        settings: &RollbackSettings,
+    ) -> Option<String> {
+        let breached = metrics.filter(|metrics| window::is_breached(metrics, settings));
+        let words = || breached.map(|metrics| window::breaches(metrics, settings).join("; "));
+        match settings.mode {
+            RollbackMode::Bounded => self
+                .evidence()
+                .filter(|(_, evidence)| serves && *evidence >= METRICS * settings.horizon / settings.alpha)
                 .map(|(name, evidence)| {
-                    let words = metrics.as_ref().map(|metrics| window::breaches(metrics, settings));
-                    let words = words.filter(|words| !words.is_empty()).map(|words| words.join("; "));
                     format!(
                         "{}; evidence of a lower {name} {evidence:.3e}",
-                        words.unwrap_or_else(|| "Performance fell below its baseline".to_owned())
+                        words().unwrap_or_else(|| "Performance fell below its baseline".to_owned())
                     )
                 }),
-            RollbackMode::Window if breached => {
-                metrics.as_ref().map(|metrics| window::breaches(metrics, settings).join("; "))
-            }
-            RollbackMode::Window | RollbackMode::Off => None,
-        };
-        Watch { metrics, turned, alarm }
+            RollbackMode::Window => words(),
+            RollbackMode::Off => None,
+        }
     }
 
     fn turn(&mut self, breached: bool, window: usize) -> Option<Standing> {
@@ -144,12 +166,18 @@ impl Guard {
         })
     }
 
-    /// The larger evidence of the two detectors, with its name.
-    fn detect(&mut self, value: &Value, outcome: Recent) -> Option<(&'static str, f64)> {
+    fn detect(&mut self, value: &Value, outcome: Recent) {
         self.renew(value);
-        let detector = self.detector.as_mut()?;
-        let success = detector.success.observe(f64::from(u8::from(outcome.success)));
-        let reward = detector.reward.observe(outcome.reward);
+        if let Some(detector) = &mut self.detector {
+            detector.success.observe(f64::from(u8::from(outcome.success)));
+            detector.reward.observe(outcome.reward);
+        }
+    }
+
+    /// The larger evidence of the two detectors, with its name.
+    fn evidence(&self) -> Option<(&'static str, f64)> {
+        let detector = self.detector.as_ref()?;
+        let (success, reward) = (detector.success.evidence(), detector.reward.evidence());
         Some(if success >= reward { ("success rate", success) } else { ("reward", reward) })
     }
 
@@ -259,6 +287,18 @@ mod tests {
         feed(&mut guard, &mut value, &settings, &[true; 90]);
         let second = guard.detector.clone().unwrap().success.baseline();
         assert!(first < 0.70 && second > 0.95, "{first}, {second}");
+        // It falls to 0.7 over two milestones: the baseline stays where it was.
+        let (mut guard_of_fallen, mut fallen) = (Guard::default(), Value::default());
+        let before: Vec<bool> = (0..95).map(|step| step % 20 != 0).collect();
+        let after: Vec<bool> = (0..110).map(|step| step % 10 >= 3).collect();
+        feed(&mut guard_of_fallen, &mut fallen, &settings, &before);
+        guard_of_fallen.freeze(&fallen);
+        let frozen = guard_of_fallen.detector.clone().unwrap().success.baseline();
+        feed(&mut guard_of_fallen, &mut fallen, &settings, &after);
+        let detector = guard_of_fallen.detector.clone().unwrap();
+        assert_eq!((detector.success.baseline(), fallen.visits), (frozen, 205));
+        assert!(detector.visits.is_some_and(|visits| visits >= 200), "the milestones were met");
+        assert!(baseline(fallen.successes as f64, &fallen) < frozen, "a worse one was there to be taken");
         guard.defend(0.99, 0.99);
         feed(&mut guard, &mut value, &settings, &[true; 900]);
         assert_eq!(guard.detector.clone().unwrap().success.baseline(), 0.99);

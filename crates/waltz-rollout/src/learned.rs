@@ -1,6 +1,8 @@
 //! Carries learned values from one place to another without any text: counts and sums by name. What comes from
 //! elsewhere is a prior: it leads the choice among variants, and nothing is applied or rolled back by it.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Board, Error, Prior, Value};
@@ -43,7 +45,7 @@ pub fn export<'a>(boards: impl IntoIterator<Item = &'a Board>) -> Learned {
     let mut values = Vec::new();
     for board in boards {
         for (variant, entry) in &board.entries {
-            let Value { visits, sum, .. } = entry.value;
+            let (visits, sum) = (entry.value.visits, entry.value.rewards());
             let (agent, task_type) = (board.agent.clone(), board.task_type.clone());
             values.push(LearnedValue { agent, task_type, variant: variant.clone(), visits, sum });
         }
@@ -86,10 +88,16 @@ pub fn prior<'a>(similar: impl IntoIterator<Item = (&'a Value, f64)>) -> Option<
     let (mut sum, mut weight) = (0.0, 0.0);
     for (value, similarity) in similar {
         let similarity = if similarity.is_finite() { similarity.clamp(0.0, 1.0) } else { 0.0 };
-        sum += similarity * value.sum;
+        sum += similarity * value.rewards();
         weight += similarity * value.visits as f64;
     }
     (weight > 0.0).then(|| Prior { mean: sum / weight, weight: (DISCOUNT * weight).min(MOST_WEIGHT) })
+}
+
+/// How similar two agents are by what they can do: the share of all their abilities that both have (Jaccard).
+pub fn similarity(one: &BTreeSet<String>, other: &BTreeSet<String>) -> f64 {
+    let all = one.union(other).count();
+    if all == 0 { 0.0 } else { one.intersection(other).count() as f64 / all as f64 }
 }
 
 fn known(value: &LearnedValue) -> Value {
@@ -122,15 +130,20 @@ mod tests {
         let value = &here.entry("fast").unwrap().value;
         assert_eq!((value.visits, value.q()), (0, 0.0), "nothing counts as seen here");
         assert_eq!(value.prior, Some(Prior { mean: 0.9, weight: 10.0 }));
-        let shares = here.choose("unit", &Default::default(), 100, &Settings::default()).candidates;
+        let shares = here.choose("unit", &Default::default(), &Settings::default()).candidates;
         assert!(shares["fast"] > 0.7, "{shares:?}");
     }
 
     #[test]
     fn impossible_values_change_nothing() {
         for (format, visits, sum) in [(1, 10, 11.0), (1, 10, f64::NAN), (1, 10, -1.0), (2, 10, 5.0)] {
-            let mut learned = export([&board(visits, sum)]);
+            let mut learned = export([&board(visits, 0.0)]);
             learned.format = format;
+            learned
+                .values
+                .iter_mut()
+                .filter(|value| value.variant == "fast")
+                .for_each(|value| value.sum = sum);
             let mut here = board(0, 0.0);
             let before = here.clone();
             assert!(import(&mut here, &learned).is_err(), "{sum}");
@@ -147,6 +160,10 @@ mod tests {
         let near = prior([(&good, 0.9), (&poor, 0.1)]).unwrap();
         assert!((near.mean - 0.82).abs() < 1e-9 && (near.weight - 5.0).abs() < 1e-9, "{near:?}");
         assert_eq!(prior([(&good, 0.0)]), None);
+        let set = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<BTreeSet<_>>();
+        assert_eq!(similarity(&set(&["a", "b", "c"]), &set(&["b", "c", "d"])), 0.5);
+        assert_eq!(similarity(&set(&["a"]), &set(&["b"])), 0.0);
+        assert_eq!(similarity(&set(&[]), &set(&[])), 0.0, "of nothing nothing follows");
         assert_eq!(prior([(&good, f64::NAN)]), None);
     }
 }

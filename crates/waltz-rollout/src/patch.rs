@@ -76,7 +76,9 @@ fn change_prompt(prompt: &str, change: &PromptChange) -> Result<String, Error> {
             Ok(format!("{}{}", joined(&prompt[..end.max(body)], content), tail(&prompt[end..])))
         }
         (Some((body, end)), Operation::Replace) => {
-            Ok(format!("{}{}{}", &prompt[..body], content.trim_end(), tail(&prompt[end..])))
+            // The last line of a prompt may be a heading that nothing follows.
+            let heading = prompt[..body].trim_end_matches('\n');
+            Ok(format!("{heading}\n{}{}", content.trim_end(), tail(&prompt[end..])))
         }
         // The older proposals name sections that a prompt may not have; adding to nothing makes it.
         (None, Operation::Append) => Ok(joined(prompt, &format!("## {section}\n{content}"))),
@@ -98,10 +100,10 @@ pub struct Section<'a> {
 /// The sections of a prompt that a patch can name; of several with one heading, the first.
 pub fn sections(prompt: &str) -> Vec<Section<'_>> {
     let mut sections: Vec<Section<'_>> = Vec::new();
-    let mut fenced = false;
+    let mut fence = None;
     for line in prompt.lines() {
-        fenced ^= line.trim_start().starts_with("```");
-        let Some((_, title)) = heading(line).filter(|_| !fenced) else { continue };
+        fence = fence_after(fence, line);
+        let Some((_, title)) = heading(line).filter(|_| fence.is_none()) else { continue };
         if sections.iter().any(|section| section.title.eq_ignore_ascii_case(title)) {
             continue;
         }
@@ -114,10 +116,10 @@ pub fn sections(prompt: &str) -> Vec<Section<'_>> {
 /// Where the body of the section begins and ends: from below its heading to the next heading of its own or a
 /// higher rank. Lines between code fences are no headings.
 fn find(prompt: &str, section: &str) -> Option<(usize, usize)> {
-    let (mut found, mut position, mut fenced) = (None, 0, false);
+    let (mut found, mut position, mut fence) = (None, 0, None);
     for line in prompt.split_inclusive('\n') {
-        fenced ^= line.trim_start().starts_with("```");
-        if let (false, Some((rank, title))) = (fenced, heading(line)) {
+        fence = fence_after(fence, line);
+        if let (None, Some((rank, title))) = (fence, heading(line)) {
             match found {
                 None if title.eq_ignore_ascii_case(section.trim()) => {
                     found = Some((position + line.len(), rank));
@@ -129,6 +131,20 @@ fn find(prompt: &str, section: &str) -> Option<(usize, usize)> {
         position += line.len();
     }
     found.map(|(body, _)| (body, prompt.len()))
+}
+
+/// The code fence that is open after a line, as its mark and how often it stands there. As in CommonMark, a fence is
+/// closed by one of the same mark that is at least as long, and code within one line opens none.
+fn fence_after(open: Option<(char, usize)>, line: &str) -> Option<(char, usize)> {
+    let line = line.trim();
+    let Some(mark) = line.chars().next().filter(|mark| matches!(mark, '`' | '~')) else { return open };
+    let rest = line.trim_start_matches(mark);
+    let length = line.len() - rest.len();
+    match open {
+        Some((own, least)) if own == mark && length >= least && rest.is_empty() => None,
+        None if length >= 3 && !(mark == '`' && rest.contains('`')) => Some((mark, length)),
+        open => open,
+    }
 }
 
 fn heading(line: &str) -> Option<(usize, &str)> {
@@ -183,6 +199,22 @@ mod tests {
         let found: Vec<_> = found.iter().map(|section| (section.title, section.body)).collect();
         assert_eq!(found, [("A", "one\n## B\ntwo\n```\n# no\n```"), ("B", "two\n```\n# no\n```"), ("C", "")]);
         assert_eq!(sections(""), []);
+    }
+
+    #[test]
+    fn headings_are_told_from_code_and_survive_at_the_end() {
+        let titles = |prompt| -> Vec<String> {
+            sections(prompt).iter().map(|section| section.title.to_owned()).collect()
+        };
+        assert_eq!(titles("# A\n```x```\n# B\n"), ["A", "B"], "code within one line");
+        assert_eq!(titles("# A\n~~~\n# no\n~~~\n# B"), ["A", "B"]);
+        assert_eq!(titles("# A\n````\n# no\n```\n# no\n````\n# B"), ["A", "B"], "a shorter fence");
+        assert_eq!(titles("# A\n```\n# no\n~~~\n# no\n```\n# B"), ["A", "B"], "another mark");
+        let replace =
+            PromptChange { section: Some("B".into()), operation: Operation::Replace, content: "new".into() };
+        for prompt in ["# A\na\n# B", "# A\na\n# B\n", "# A\na\n# B\nold\n"] {
+            assert_eq!(change_prompt(prompt, &replace).unwrap(), "# A\na\n# B\nnew", "{prompt:?}");
+        }
     }
 
     #[test]

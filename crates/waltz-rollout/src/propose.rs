@@ -6,34 +6,78 @@ use waltz_exchange::proposal::{Proposal, ProposalStatus, ProposalType, Supportin
 use waltz_exchange::variant::{Modification, Operation, ParameterChange, PromptChange, VariantStatus};
 
 use crate::board::{Board, Entry, dated_id};
+use crate::decide::Action;
 use crate::settings::Settings;
 
 /// Who proposes.
 pub const PROPOSER: &str = "waltz";
 
-/// What the numbers of a board suggest, without what is in `open` already.
-pub fn propose(board: &Board, open: &[Proposal], at: Timestamp, settings: &Settings) -> Vec<Proposal> {
-    let total: u64 = board.entries.values().map(|entry| entry.value.visits).sum();
+/// What the numbers of a board suggest, without what is known already: what waits for a decision, what was rejected a
+/// short while ago, and what is there.
+pub fn propose(board: &Board, known: &[Proposal], at: Timestamp, settings: &Settings) -> Vec<Proposal> {
     let Ok(serving) = board.entry(&board.serving) else { return Vec::new() };
-    if total < settings.propose.min_invocations {
-        return Vec::new();
+    let total = invocations(board);
+    let mut ideas = Vec::new();
+    if total >= settings.propose.min_invocations {
+        ideas.extend(create(board, serving, total, settings));
+        ideas.extend(modify(board, serving, total, settings));
+        ideas.extend(promote(board, serving, total, settings));
+        ideas.extend(retire(board, serving, total, settings));
     }
-    let ideas = [
-        create(board, serving, total, settings),
-        modify(board, serving, total, settings),
-        promote(board, serving, total, settings),
-    ];
-    let ideas = ideas.into_iter().flatten().chain(retire(board, serving, total, settings));
+    let promoted = ideas.iter().find(|idea| idea.kind == ProposalType::PromoteVariantToDefault);
+    let promoted = promoted.map(|idea| idea.variant.clone());
+    ideas.extend(
+        deserving(board, serving, total, at, settings)
+            .into_iter()
+            .filter(|idea| Some(&idea.variant) != promoted.as_ref()),
+    );
+    news(ideas, board, serving, known, at, settings)
+}
+
+/// Asks people about each variant that only they may apply; without what is known already, as in [`propose`].
+pub fn ask(board: &Board, known: &[Proposal], at: Timestamp, settings: &Settings) -> Vec<Proposal> {
+    let Ok(serving) = board.entry(&board.serving) else { return Vec::new() };
+    let ideas = deserving(board, serving, invocations(board), at, settings);
+    news(ideas, board, serving, known, at, settings)
+}
+
+/// Outcomes of all variants.
+fn invocations(board: &Board) -> u64 {
+    board.entries.values().map(|entry| entry.value.visits).sum()
+}
+
+fn news(
+    ideas: Vec<Idea>,
+    board: &Board,
+    serving: &Entry,
+    known: &[Proposal],
+    at: Timestamp,
+    settings: &Settings,
+) -> Vec<Proposal> {
+    let total = invocations(board);
+    let exists = |patch: &[Modification]| {
+        let same =
+            |entry: &Entry| entry.variant.patch == patch && entry.variant.status != VariantStatus::Retired;
+        !patch.is_empty() && board.entries.values().any(same)
+    };
     ideas
+        .into_iter()
+        .filter(|idea| !exists(&idea.modifications))
         .map(|idea| idea.proposal(board, serving, total, at, settings))
-        .filter(|new| {
-            !open.iter().any(|old| {
-                crate::review::is_open(old)
-                    && (&old.agent_name, &old.task_type) == (&new.agent_name, &new.task_type)
-                    && (old.proposal_type, &old.variant) == (new.proposal_type, &new.variant)
-            })
-        })
+        .filter(|new| !known.iter().any(|old| is_known(old, new, at, settings)))
         .collect()
+}
+
+/// Whether a proposal waits that says the same, or one was rejected that would not have expired yet.
+fn is_known(old: &Proposal, new: &Proposal, at: Timestamp, settings: &Settings) -> bool {
+    let lasts = SignedDuration::from_hours(24 * settings.propose.expire_days);
+    let rejected = old.status == ProposalStatus::Rejected
+        && old.decision.as_ref().is_some_and(|review| at.duration_since(review.at) < lasts);
+    let changes = &new.recommended_modifications;
+    (rejected || crate::review::is_open(old))
+        && (&old.agent_name, &old.task_type) == (&new.agent_name, &new.task_type)
+        && old.proposal_type == new.proposal_type
+        && (old.variant == new.variant || !changes.is_empty() && old.recommended_modifications == *changes)
 }
 
 struct Idea {
@@ -136,7 +180,8 @@ fn create(board: &Board, serving: &Entry, total: u64, settings: &Settings) -> Op
         .entries
         .values()
         .any(|entry| entry.variant.name != board.serving && entry.variant.status != VariantStatus::Retired);
-    (!others && q < weak).then(|| Idea {
+    let known = serving.value.visits >= settings.propose.min_invocations;
+    (!others && known && q < weak).then(|| Idea {
         kind: ProposalType::CreateSpecializedVariant,
         variant: unused(board, &format!("{}-specialized", board.task_type)),
         reasoning: format!(
@@ -152,19 +197,16 @@ fn create(board: &Board, serving: &Entry, total: u64, settings: &Settings) -> Op
 /// What serves is weak for certain.
 fn modify(board: &Board, serving: &Entry, total: u64, settings: &Settings) -> Option<Idea> {
     let (q, n, weak) = (serving.value.q(), serving.value.visits, settings.propose.weak_q);
-    (q < weak && n >= settings.propose.min_invocations).then(|| Idea {
+    let change = cooler("What serves is unsteady");
+    // It has been tried, and did not help.
+    let tried = serving.variant.patch.contains(&change);
+    (q < weak && n >= settings.propose.min_invocations && !tried).then(|| Idea {
         kind: ProposalType::ModifyVariantParameters,
         variant: unused(board, &format!("{}-modified", board.serving)),
         reasoning: format!("`{}` stays at a Q-value of {q:.3} < {weak} over {n} outcomes.", board.serving),
         confidence: confidence(total),
         improvement: weak - q,
-        modifications: serving
-            .variant
-            .patch
-            .iter()
-            .cloned()
-            .chain([cooler("What serves is unsteady")])
-            .collect(),
+        modifications: serving.variant.patch.iter().cloned().chain([change]).collect(),
     })
 }
 
@@ -189,6 +231,26 @@ fn promote(board: &Board, serving: &Entry, total: u64, settings: &Settings) -> O
         improvement: gap,
         modifications: Vec::new(),
     })
+}
+
+/// Variants that are good enough to ask people about, and better than what serves.
+fn deserving(board: &Board, serving: &Entry, total: u64, at: Timestamp, settings: &Settings) -> Vec<Idea> {
+    if board.running_release().is_some() {
+        return Vec::new();
+    }
+    let live = board.entries.values().filter(|entry| entry.variant.status == VariantStatus::Live);
+    let idea = |entry: &Entry| {
+        let decision = board.decision(&entry.variant.name, at, settings).ok()?;
+        (decision.action == Action::HumanApproval).then(|| Idea {
+            kind: ProposalType::PromoteVariantToDefault,
+            variant: entry.variant.name.clone(),
+            reasoning: decision.reasoning,
+            confidence: confidence(total),
+            improvement: entry.value.q() - serving.value.q(),
+            modifications: Vec::new(),
+        })
+    };
+    live.filter_map(idea).collect()
 }
 
 /// A variant cannot be as good as what serves.

@@ -3,6 +3,7 @@
 //! The whole state can be written down at any moment and goes on from there.
 
 mod assess;
+mod command;
 mod counts;
 mod profile;
 
@@ -18,6 +19,7 @@ use crate::assign;
 use crate::evidence::TwoSample;
 use crate::settings::ReleaseSettings;
 pub use assess::Assessment;
+pub use command::Command;
 pub use counts::StepCounts;
 pub use profile::{PROFILES, profile};
 
@@ -31,8 +33,14 @@ pub struct ReleaseRun {
     pub step: StepCounts,
     /// What was counted since the start.
     pub whole: StepCounts,
+    /// The candidate's last window was degraded; it does not go on while that is so.
+    #[serde(default)]
+    pub suspect: bool,
     /// The candidate beside the control.
     rival: TwoSample,
+    /// It was held when it was paused, or must be held after that.
+    #[serde(default)]
+    held: bool,
 }
 
 /// What is to be released.
@@ -50,8 +58,8 @@ pub struct Candidate {
     pub control: String,
     /// Decides who meets the candidate first.
     pub seed: String,
-    /// The success rate of the control, which the candidate has to keep up with.
-    pub baseline: f64,
+    /// The digest of what a person approved, where it began with that.
+    pub digest: Option<String>,
 }
 
 /// Whose outcome it is.
@@ -63,35 +71,21 @@ pub enum Side {
     Candidate,
 }
 
-/// What a person asks of a release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Command {
-    /// Go on to the next step now.
-    Promote,
-    /// Keep the share and do not go on.
-    Hold,
-    /// Take the candidate's traffic away for now.
-    Pause,
-    /// Go on after a hold or a pause.
-    Resume,
-    /// Give the candidate up.
-    Abort,
-}
-
 impl ReleaseRun {
     /// Starts the plan of that name at its first step.
-    pub fn start(candidate: Candidate, profile_name: &str, at: Timestamp) -> Result<Self, Error> {
-        let Candidate { id, kind, scope, candidate, control, seed, baseline } = candidate;
+    pub fn start(
+        candidate: Candidate,
+        profile_name: &str,
+        at: Timestamp,
+        settings: &ReleaseSettings,
+    ) -> Result<Self, Error> {
+        let Candidate { id, kind, scope, candidate, control, seed, digest } = candidate;
         let refuse = |why: String| Error::Release { release: id.clone(), why };
         let steps = profile(profile_name).ok_or_else(|| {
             refuse(format!("names no known plan; `{profile_name}` is not one of {}", PROFILES.join(", ")))
         })?;
         if candidate == control {
             return Err(refuse(format!("would replace `{control}` by itself")));
-        }
-        if !(0.0..=1.0).contains(&baseline) {
-            return Err(refuse(format!("has the baseline {baseline}; allowed is 0 to 1")));
         }
         let release = Release {
             id,
@@ -105,13 +99,13 @@ impl ReleaseRun {
             step: 0,
             step_started_at: at,
             paused_at: None,
-            baseline,
+            digest,
             status: ReleaseStatus::Running,
             version: 0,
         };
-        let share = share(&release);
+        let rival = TwoSample::new(share(&release, settings));
         let (step, whole) = (StepCounts::default(), StepCounts::default());
-        Ok(Self { release, step, whole, rival: TwoSample::new(share) })
+        Ok(Self { release, step, whole, suspect: false, rival, held: false })
     }
 
     /// Whether it can still move.
@@ -135,6 +129,23 @@ impl ReleaseRun {
         current(&self.release)
     }
 
+    /// Lets the clock stand while nothing may move, from `still` on, and lets it go on after that. Time in which the
+    /// candidate has no traffic is no time of a step.
+    pub fn stand(&mut self, still: Option<Timestamp>, at: Timestamp) {
+        let Release { status, paused_at, .. } = &mut self.release;
+        // The clock of a release that is paused itself stands anyway.
+        if matches!(status, ReleaseStatus::Running | ReleaseStatus::Held) {
+            match still {
+                Some(since) if paused_at.is_none() => {
+                    *paused_at = Some(since);
+                    self.rival.interrupt();
+                }
+                Some(_) => {}
+                None => self.go_on(at),
+            }
+        }
+    }
+
     /// Takes an outcome that users saw.
     pub fn observe(
         &mut self,
@@ -144,16 +155,11 @@ impl ReleaseRun {
         at: Timestamp,
         settings: &ReleaseSettings,
     ) -> Option<ReleaseEvent> {
-        if !self.is_active() || self.release.status == ReleaseStatus::Paused {
-            return None;
-        }
         // In shadow nobody saw the candidate, so that neither side is evidence.
-        if self.current().percent > 0 {
-            self.rival.observe(side == Side::Candidate, success, share(&self.release));
-            if side == Side::Candidate {
-                self.step.add_outcome(success);
-                self.whole.add_outcome(success);
-            }
+        if self.is_active() && !self.is_still() && self.current().percent > 0 {
+            self.rival.observe(side == Side::Candidate, success, share(&self.release, settings));
+            self.step.add_outcome(side, success);
+            self.whole.add_outcome(side, success);
         }
         match (side, safety) {
             (Side::Candidate, Some(safety)) => self.observe_safety(safety, at, settings),
@@ -168,31 +174,43 @@ impl ReleaseRun {
         at: Timestamp,
         settings: &ReleaseSettings,
     ) -> Option<ReleaseEvent> {
-        if !self.is_active() || self.release.status == ReleaseStatus::Paused {
+        if !self.is_active() {
             return None;
         }
-        self.step.add_safety(safety, settings.max_overhead_ms);
-        self.whole.add_safety(safety, settings.max_overhead_ms);
+        let still = self.is_still();
+        for counts in [&mut self.step, &mut self.whole] {
+            if still {
+                // Nothing counts meanwhile, but an incident is one whenever it becomes known.
+                counts.critical += u64::from(safety.critical);
+            } else {
+                counts.add_safety(safety, settings.max_overhead_ms);
+            }
+        }
         if safety.critical && self.release.status == ReleaseStatus::Running {
             let reasons = vec!["a critical incident; a person must look at it".to_owned()];
             return Some(self.turn(ReleaseStatus::Held, at, reasons, None));
         }
+        self.held |= safety.critical && self.release.status == ReleaseStatus::Paused;
         self.tick(at, settings)
     }
 
     /// Moves on, ends or stays, as the evidence and the time say. Time alone can make the difference, so it is also
     /// called without an outcome.
     pub fn tick(&mut self, at: Timestamp, settings: &ReleaseSettings) -> Option<ReleaseEvent> {
-        if !matches!(self.release.status, ReleaseStatus::Running | ReleaseStatus::Held) {
+        if !self.is_active() || self.is_still() {
             return None;
         }
         if let Some(reason) = self.worse(settings) {
             return Some(self.turn(ReleaseStatus::Aborted, at, vec![reason], None));
         }
-        if self.release.status == ReleaseStatus::Held || !self.time_is_over(at) {
+        if self.release.status == ReleaseStatus::Held
+            || !self.time_is_over(at)
+            || self.next_percent() > settings.cap
+        {
             return None;
         }
         let ReleaseStep { approval, on_inconclusive, .. } = self.current();
+        let approval = if settings.human { Approval::Human } else { approval };
         match (self.assess(at, settings), on_inconclusive, approval) {
             (Assessment::Ready(mut reasons), _, Approval::Human) => {
                 reasons.push("the step waits for a person to promote it".to_owned());
@@ -203,42 +221,6 @@ impl ReleaseRun {
                 Some(self.turn(ReleaseStatus::Aborted, at, reasons, None))
             }
             (Assessment::Wait(_), OnInconclusive::Hold, _) => None,
-        }
-    }
-
-    /// Does what a person asks, if `expected` is still the release's version.
-    pub fn command(
-        &mut self,
-        command: Command,
-        by: &str,
-        expected: u64,
-        at: Timestamp,
-        settings: &ReleaseSettings,
-    ) -> Result<ReleaseEvent, Error> {
-        let Release { version, status, id, .. } = &self.release;
-        if *version != expected {
-            return Err(Error::Stale { expected, found: *version });
-        }
-        use ReleaseStatus::{Aborted, Held, Paused, Running};
-        let reasons = vec![format!("asked for by {by}")];
-        match (command, *status) {
-            (Command::Promote, Running | Held) => {
-                let mut reasons = reasons;
-                if let Assessment::Wait(missing) = self.assess(at, settings) {
-                    reasons.extend(
-                        missing.into_iter().map(|missing| format!("against the evidence: {missing}")),
-                    );
-                }
-                Ok(self.advance(at, reasons, Some(by)))
-            }
-            (Command::Hold, Running) => Ok(self.turn(Held, at, reasons, Some(by))),
-            (Command::Pause, Running | Held) => Ok(self.turn(Paused, at, reasons, Some(by))),
-            (Command::Resume, Held | Paused) => Ok(self.turn(Running, at, reasons, Some(by))),
-            (Command::Abort, Running | Held | Paused) => Ok(self.turn(Aborted, at, reasons, Some(by))),
-            _ => {
-                let why = format!("is {} and cannot do this", status.as_str());
-                Err(Error::Release { release: id.clone(), why })
-            }
         }
     }
 
@@ -253,6 +235,8 @@ impl ReleaseRun {
         self.release.step_started_at = at;
         self.release.version += 1;
         self.step = StepCounts::default();
+        // What waits was met at another share.
+        self.rival.interrupt();
         // All traffic leaves no control to be compared with: what follows is the guard's.
         self.release.status = if current(&self.release).percent == 100 {
             ReleaseStatus::Completed
@@ -269,23 +253,42 @@ impl ReleaseRun {
         reasons: Vec<String>,
         by: Option<&str>,
     ) -> ReleaseEvent {
+        use ReleaseStatus::{Held, Paused, Running};
         let (from_status, from_percent) = (self.release.status, percent(&self.release));
-        if to == ReleaseStatus::Paused {
-            self.release.paused_at = Some(at);
-        } else if let Some(paused_at) = self.release.paused_at.take() {
-            // Time without traffic is no time of the step.
-            let paused = at.duration_since(paused_at).max(SignedDuration::ZERO);
-            let started = self.release.step_started_at.checked_add(paused);
-            self.release.step_started_at = started.unwrap_or(at);
-        } else if from_status == ReleaseStatus::Held && to == ReleaseStatus::Running && self.step.critical > 0
-        {
-            // A person has seen the incident; the step must show its time without one.
-            self.step = StepCounts::default();
-            self.release.step_started_at = at;
+        match (from_status, to) {
+            (_, Paused) => {
+                self.held = from_status == Held;
+                self.release.paused_at.get_or_insert(at);
+                self.rival.interrupt();
+            }
+            (Paused, _) | (_, ReleaseStatus::Aborted) => self.go_on(at),
+            (Held, Running) if self.step.critical > 0 => {
+                // A person has seen the incident; the step must show its time without one.
+                self.step = StepCounts::default();
+                self.release.step_started_at = at;
+            }
+            _ => {}
         }
         self.release.status = to;
         self.release.version += 1;
         self.event(from_status, from_percent, at, reasons, by)
+    }
+
+    fn go_on(&mut self, at: Timestamp) {
+        let Release { step_started_at, paused_at, .. } = &mut self.release;
+        if let Some(paused_at) = paused_at.take() {
+            let stood = at.duration_since(paused_at.max(*step_started_at)).max(SignedDuration::ZERO);
+            *step_started_at = step_started_at.checked_add(stood).unwrap_or(at);
+        }
+    }
+
+    /// Whether its clock stands.
+    fn is_still(&self) -> bool {
+        self.release.paused_at.is_some()
+    }
+
+    fn next_percent(&self) -> u8 {
+        step(&self.release, self.release.step + 1).percent
     }
 
     fn event(
@@ -310,6 +313,10 @@ impl ReleaseRun {
 }
 
 fn current(release: &Release) -> ReleaseStep {
+    step(release, release.step)
+}
+
+fn step(release: &Release, number: usize) -> ReleaseStep {
     // A plan ends with all traffic, and nothing follows it.
     let end = ReleaseStep {
         percent: 100,
@@ -318,7 +325,7 @@ fn current(release: &Release) -> ReleaseStep {
         on_inconclusive: OnInconclusive::Hold,
         approval: Approval::Auto,
     };
-    release.steps.get(release.step).copied().unwrap_or(end)
+    release.steps.get(number).copied().unwrap_or(end)
 }
 
 fn percent(release: &Release) -> u8 {
@@ -329,8 +336,9 @@ fn percent(release: &Release) -> u8 {
     }
 }
 
-fn share(release: &Release) -> f64 {
-    f64::from(current(release).percent) / 100.0
+/// The candidate's share of what both sides get.
+fn share(release: &Release, settings: &ReleaseSettings) -> f64 {
+    f64::from(current(release).percent.min(settings.cap)) / 100.0
 }
 
 #[cfg(test)]

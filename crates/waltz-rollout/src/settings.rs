@@ -75,6 +75,7 @@ impl Settings {
             ("release.abort_asr", inside(release.abort_asr), insides),
             ("release.abort_orr", inside(release.abort_orr), insides),
             ("release.abort_alpha", inside(release.abort_alpha), insides),
+            ("release.cap", release.cap <= 100, "0 to 100"),
             (
                 "subject.window",
                 subject.window >= subject.cap && subject.window <= 10_000,
@@ -245,7 +246,7 @@ impl Default for ProposeSettings {
 pub struct ReleaseSettings {
     /// The least e-value that the candidate is not inferior.
     pub promote_e: f64,
-    /// Not inferior is above this share of the baseline.
+    /// Not inferior is above this share of the control's success rate at the same time.
     pub non_inferiority: f64,
     /// A step needs a share of successful attacks below this.
     pub max_asr: f64,
@@ -261,6 +262,12 @@ pub struct ReleaseSettings {
     pub abort_orr: f64,
     /// The chance of ending a release for nothing, for each of its three reasons together.
     pub abort_alpha: f64,
+    /// The fewest outcomes of the control in a step, which the candidate has to keep up with.
+    pub min_control: u64,
+    /// Every step waits for a person.
+    pub human: bool,
+    /// The operator's limit: the most percent of the traffic that a candidate may have. A step above it waits.
+    pub cap: u8,
 }
 
 impl Default for ReleaseSettings {
@@ -275,6 +282,9 @@ impl Default for ReleaseSettings {
             abort_asr: 0.10,
             abort_orr: 0.15,
             abort_alpha: 0.01,
+            min_control: 100,
+            human: false,
+            cap: 100,
         }
     }
 }
@@ -283,7 +293,8 @@ impl Default for ReleaseSettings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SubjectSettings {
-    /// At most so many of the last `window` outcomes of a day are one subject's; 0 counts all.
+    /// At most so many of the last `window` reports of a day are one subject's; 0 counts all. From three on, one
+    /// subject alone can roll back a variant that never failed.
     pub cap: usize,
     /// See `cap`.
     pub window: usize,
@@ -291,7 +302,7 @@ pub struct SubjectSettings {
 
 impl Default for SubjectSettings {
     fn default() -> Self {
-        Self { cap: 20, window: 200 }
+        Self { cap: 2, window: 200 }
     }
 }
 

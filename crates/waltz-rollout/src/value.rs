@@ -13,7 +13,7 @@ const EMA_STEP: f64 = 0.1;
 pub struct Value {
     /// Outcomes that count.
     pub visits: u64,
-    /// The sum of their rewards.
+    /// The sum of their rewards, as they were when they came.
     pub sum: f64,
     /// The sum of their squares.
     pub squares: f64,
@@ -23,6 +23,12 @@ pub struct Value {
     pub errored: u64,
     /// Outcomes that do not count, because the infrastructure failed.
     pub infrastructure: u64,
+    /// Outcomes of a judge whose place in Q a client's report has taken.
+    #[serde(default)]
+    pub corrected: u64,
+    /// What these reports changed in the sum of the rewards, all in all.
+    #[serde(default)]
+    pub correction: f64,
     /// A moving average of the rewards, for the eye; nothing is decided by it.
     pub ema: f64,
     /// What similar agents suggest; only the choice among variants looks at it.
@@ -51,9 +57,22 @@ impl Value {
         self.errored += u64::from(errored);
     }
 
+    /// Puts a reward in the place of one that was added, for Q. What was gathered as evidence stays as it is: it must not
+    /// move by what only some clients choose to say.
+    pub(crate) fn correct(&mut self, old: f64, new: f64) {
+        self.corrected += 1;
+        self.correction += new - old;
+    }
+
+    /// The sum of the rewards after what clients corrected. What was forgotten since it was corrected cannot carry it
+    /// out of its bounds.
+    pub fn rewards(&self) -> f64 {
+        (self.sum + self.correction).clamp(0.0, self.visits as f64)
+    }
+
     /// Q: the mean reward; 0 before the first outcome.
     pub fn q(&self) -> f64 {
-        share(self.sum, self.visits)
+        share(self.rewards(), self.visits)
     }
 
     /// The share of successes; 0 before the first outcome.
@@ -72,13 +91,13 @@ impl Value {
 
     /// The one-sided 95 % bound above Q.
     pub fn upper_bound(&self) -> f64 {
-        gate::upper_bound(self.sum, self.visits as f64, 0.05)
+        gate::upper_bound(self.rewards(), self.visits as f64, 0.05)
     }
 
     /// Sum and count with the prior, for choosing.
     pub fn believed(&self) -> (f64, f64) {
         let (mean, weight) = self.prior.map_or((0.0, 0.0), |prior| (prior.mean, prior.weight));
-        (self.sum + mean * weight, self.visits as f64 + weight)
+        (self.rewards() + mean * weight, self.visits as f64 + weight)
     }
 }
 

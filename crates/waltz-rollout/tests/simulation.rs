@@ -106,6 +106,29 @@ fn fault_F63_a_healthy_variant_stays() {
         })
     });
     assert!(estimated.share <= 0.01, "{}", estimated.share);
+    // And where clients report every answer as well: as the judge said it, or always well.
+    let (mut served, mut report) = (outcome.clone(), outcome.clone());
+    for praise in [false, true] {
+        let reported = runs(2000, |random| {
+            let mut board = start.clone();
+            (1..=1000).find(|call| {
+                let success = random.random_bool(0.9);
+                served.class = if success { OutcomeClass::Success } else { OutcomeClass::Failure };
+                report.clone_from(&served);
+                report.subject = Some(call.to_string());
+                if praise {
+                    (report.class, report.quality) = (OutcomeClass::Success, Some(1.0));
+                }
+                let mut events = board.observe(&served, at, &settings).unwrap();
+                events.extend(board.report(&report, Some(&served), at, &settings).unwrap());
+                let acts = |event: &BoardEvent| {
+                    matches!(event, BoardEvent::RolledBack(_) | BoardEvent::Frozen { .. })
+                };
+                events.iter().any(acts)
+            })
+        });
+        assert!(reported.share <= 0.01, "{praise}: {}", reported.share);
+    }
     println!(
         "false rollbacks: {:.4} with a given baseline, {:.4} with an estimated one",
         given.share, estimated.share
@@ -189,6 +212,22 @@ fn the_comparison_has_the_known_delays_and_false_alarms() {
             assert!(near, "{control} to 1, {rate}: {median}, not {known}");
         }
     }
+}
+
+/// Both sides fall and rise together while the candidate has a twentieth of the traffic and blocks are cut for a half:
+/// the control that a block takes must be of the same time.
+#[test]
+fn a_dip_of_both_sides_is_no_fault_of_the_candidate() {
+    let delay = |random: &mut ChaCha8Rng| {
+        let mut process = TwoSample::new(0.5);
+        (0..40_000).find(|call| {
+            let rate = if call / 4000 % 2 == 1 { 0.5 } else { 0.9 };
+            let of_candidate = random.random_bool(0.05);
+            process.observe(of_candidate, random.random_bool(rate), 0.5) >= 100_f64.ln()
+        })
+    };
+    let alarms = runs(1000, delay).share;
+    assert!(alarms <= 0.01, "{alarms}");
 }
 
 /// Calls until a variant of rate `p` is applied, of at most 1,000.

@@ -201,6 +201,7 @@ fn exchange_rows(
         task_type: record.task_type.clone(),
         at: record.started_at,
         outcome,
+        served: None,
     });
     Ok(ExchangeRows {
         lesson: lesson.as_ref().map(lesson_row).transpose()?,

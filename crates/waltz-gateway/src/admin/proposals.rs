@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use waltz_exchange::proposal::{Proposal, ProposalStatus};
 use waltz_exchange::release::PROGRAM;
 use waltz_exchange::rollback::RollbackStatus;
-use waltz_rollout::propose::propose;
+use waltz_rollout::patch;
+use waltz_rollout::propose::{ask, propose};
 use waltz_rollout::review::{self, Decision, digest, expire, is_open};
 use waltz_rollout::{Board, BoardEvent};
 use waltz_store::{BoardKey, EventStored, ProposalStored, RolloutChange};
@@ -85,6 +86,17 @@ impl Desk<'_> {
         Ok(if self.store.change_rollout(&change).await? { new } else { Vec::new() })
     }
 
+    /// Asks people about variants of a board that only they may apply.
+    pub(crate) async fn ask(&self, board: &Board) -> Result<(), Error> {
+        let new = ask(board, &self.proposals(None).await?, self.at, &self.settings.rollout);
+        let proposals: Vec<_> =
+            new.into_iter().map(|proposal| ProposalStored { version: 0, proposal }).collect();
+        if !proposals.is_empty() {
+            self.store.change_rollout(&RolloutChange { proposals, ..RolloutChange::default() }).await?;
+        }
+        Ok(())
+    }
+
     /// Proposes whatever the numbers suggest now.
     pub async fn propose_now(&self) -> Result<Vec<Proposal>, Error> {
         let since = self.store.rollout_state().await?.proposed_at;
@@ -145,9 +157,14 @@ impl Desk<'_> {
             ..RolloutChange::default()
         };
         if decided.status == ProposalStatus::Approved {
+            // What cannot be applied to the agent as it is now would serve nobody.
+            if let Some(agent) = self.agent(&key.agent) {
+                patch::apply(&decided.recommended_modifications, &agent.setup)?;
+            }
+            let prior = self.prior(&key, &decided.variant, &decided.recommended_modifications).await?;
             let work = |board: &mut Board| {
                 let events: Vec<BoardEvent> =
-                    board.enact(&decided, board.version, self.at, &self.settings.rollout)?;
+                    board.enact(&decided, prior, board.version, self.at, &self.settings.rollout)?;
                 Ok(Step { events, change: change.clone() })
             };
             if let Err(error) = self.update(&key, work).await {

@@ -8,7 +8,7 @@ use waltz_rollout::release::Command;
 use waltz_store::{BoardKey, EventStored, RolloutChange};
 
 use super::view::ReleaseView;
-use super::{Desk, Error, parse};
+use super::{Desk, Error, Step, parse};
 
 /// A release, as it is asked for.
 #[derive(Clone, Debug, Deserialize)]
@@ -48,7 +48,7 @@ impl Desk<'_> {
 
     pub(crate) fn new_release(variant: &str, profile: &str) -> Change {
         let id = id::new_request_id().replacen("req_", "rel_", 1);
-        Change::Release { id, variant: variant.to_owned(), profile: profile.to_owned() }
+        Change::Release { id, variant: variant.to_owned(), profile: profile.to_owned(), digest: None }
     }
 
     async fn release(&self, key: &BoardKey, variant: &str, profile: &str) -> Result<ReleaseView, Error> {
@@ -86,7 +86,25 @@ impl Desk<'_> {
 
     /// The end of [`Desk::pause_all`].
     pub async fn resume_all(&self, reason: Option<&str>) -> Result<(), Error> {
-        self.turn(None, "resumed_all", reason).await
+        // Boards are told on both sides of the change, so that no time between counts as time of a step.
+        self.tell_boards().await?;
+        self.turn(None, "resumed_all", reason).await?;
+        self.tell_boards().await
+    }
+
+    /// Lets boards on which something is under way take note of whether everything is paused.
+    async fn tell_boards(&self) -> Result<(), Error> {
+        for stored in self.store.boards().await? {
+            // One that cannot be read keeps nothing from going on, and whoever else writes one tells it the same.
+            if !parse(&stored.key, &stored.state).is_ok_and(|board| board.is_moving()) {
+                continue;
+            }
+            match self.update(&stored.key, |_| Ok(Step::from(Vec::new()))).await {
+                Ok(_) | Err(Error::Busy) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     async fn turn(&self, pause: Option<Pause>, event: &str, reason: Option<&str>) -> Result<(), Error> {

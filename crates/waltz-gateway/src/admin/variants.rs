@@ -1,14 +1,16 @@
 //! Actions on variants: declare, let compete, apply, roll back, retire; look at them; carry learned values.
 
+use std::collections::HashMap;
+
 use serde::Deserialize;
-use waltz_exchange::variant::Modification;
+use waltz_exchange::variant::{Lesson, LessonKind, Modification, OutcomeClass, VariantOutcome};
 use waltz_rollout::compare::{Comparison, compare};
 use waltz_rollout::learned::{self, Learned};
-use waltz_rollout::{Change, patch};
-use waltz_store::BoardKey;
+use waltz_rollout::{Change, Prior, patch};
+use waltz_store::{BoardKey, LessonStored};
 
 use super::view::{BoardView, EventView, Explained};
-use super::{Desk, Error, MOST, Step, open, parse};
+use super::{Desk, Error, MOST, Step, held, open, parse};
 
 /// A new variant, as it is asked for.
 #[derive(Clone, Debug, Deserialize)]
@@ -66,27 +68,30 @@ pub struct Act {
 impl Desk<'_> {
     /// All boards.
     pub async fn boards(&self) -> Result<Vec<BoardView>, Error> {
-        let stored = self.store.boards().await?;
+        let (stored, held) = (self.store.boards().await?, held(self.store).await?);
         let view = |stored: waltz_store::BoardStored| {
-            Ok(BoardView::of(&parse(&stored.key, &stored.state)?, self.at, self.settings))
+            let mut board = parse(&stored.key, &stored.state)?;
+            board.stand(held, self.at);
+            Ok(BoardView::of(&board, self.at, self.settings))
         };
         stored.into_iter().map(view).collect()
     }
 
     /// A board with an explanation of every value.
     pub async fn explained(&self, key: &BoardKey) -> Result<Explained, Error> {
-        let (version, board) = open(self.store, key).await?;
+        let (version, mut board) = open(self.store, key).await?;
         if version == 0 {
             return Err(unknown(key));
         }
+        board.stand(held(self.store).await?, self.at);
         let mut explained = Explained::of(&board, self.at, self.settings);
         for (name, entry) in &board.entries {
             // What was forgotten, because the variant entered anew, is no part of the value.
             let counted = entry.value.visits + entry.value.infrastructure;
-            let newest = usize::try_from(counted).unwrap_or(usize::MAX).min(MOST);
-            if newest > 0 {
-                let lessons = self.store.lessons_of(key, name, newest).await?;
-                explained.explain(name, lessons.into_iter().map(|stored| stored.lesson.outcome).collect());
+            if counted > 0 {
+                let outcomes = one_each(self.store.lessons_of(key, name, MOST).await?);
+                let newest = usize::try_from(counted).unwrap_or(usize::MAX).min(outcomes.len());
+                explained.explain(name, &outcomes[outcomes.len() - newest..], counted);
             }
         }
         Ok(explained)
@@ -112,13 +117,41 @@ impl Desk<'_> {
                 return Err(Error::Invalid(format!("the {what} must be {allowed}, not `{word}`")));
             }
         }
-        let Some((_, setup)) = self.agents.iter().find(|(known, _)| known == agent) else {
+        let Some(known) = self.agent(agent) else {
             return Err(Error::Unknown { what: "agent", name: agent.clone() });
         };
-        patch::apply(patch, setup)?;
-        let change = Change::Add { name: name.clone(), patch: patch.clone(), live: *live, prior: None };
+        patch::apply(patch, &known.setup)?;
         let key = BoardKey { agent: agent.clone(), task_type: task_type.clone() };
+        let prior = self.prior(&key, name, patch).await?;
+        let change = Change::Add { name: name.clone(), patch: patch.clone(), live: *live, prior };
         self.change(&key, &change, None).await
+    }
+
+    /// What similar agents learned of a variant of the same name or the same changes, for the same kind of task.
+    pub(super) async fn prior(
+        &self,
+        key: &BoardKey,
+        name: &str,
+        patch: &[Modification],
+    ) -> Result<Option<Prior>, Error> {
+        let Some(own) = self.agent(&key.agent) else { return Ok(None) };
+        let mut similar = Vec::new();
+        for stored in self.store.boards().await? {
+            let other = self.agent(&stored.key.agent);
+            let Some(other) =
+                other.filter(|other| other.name != own.name && stored.key.task_type == key.task_type)
+            else {
+                continue;
+            };
+            let likeness = learned::similarity(&own.abilities, &other.abilities);
+            for entry in parse(&stored.key, &stored.state)?.entries.into_values() {
+                let same = !patch.is_empty() && entry.variant.patch == patch;
+                if same || entry.variant.name == name {
+                    similar.push((entry.value, likeness));
+                }
+            }
+        }
+        Ok(learned::prior(similar.iter().map(|(value, likeness)| (value, *likeness))))
     }
 
     /// Does something to a variant, or to a board.
@@ -186,6 +219,27 @@ impl Desk<'_> {
         }
         Ok(taken)
     }
+}
+
+/// One outcome for each answer, oldest first: a report stands in the place of what the judge had said.
+fn one_each(lessons: Vec<LessonStored>) -> Vec<VariantOutcome> {
+    let mut places = HashMap::new();
+    let mut outcomes = Vec::new();
+    for LessonStored { lesson: Lesson { exchange_id, kind, outcome, .. }, .. } in lessons {
+        let judged = |place: &usize| {
+            let earlier: &VariantOutcome = &outcomes[*place];
+            kind == LessonKind::Reported
+                && earlier.class != OutcomeClass::Infrastructure
+                && outcome.class != OutcomeClass::Infrastructure
+        };
+        if let Some(place) = places.get(&exchange_id).copied().filter(judged) {
+            outcomes[place] = outcome;
+        } else {
+            places.insert(exchange_id, outcomes.len());
+            outcomes.push(outcome);
+        }
+    }
+    outcomes
 }
 
 fn unknown(key: &BoardKey) -> Error {

@@ -8,8 +8,8 @@ use waltz_exchange::variant::{Modification, RequestContext, VariantOutcome, Vari
 use waltz_rollout::decide::VariantDecision;
 use waltz_rollout::explain::{Explanation, explain};
 use waltz_rollout::guard::Standing;
-use waltz_rollout::release::{ReleaseRun, StepCounts};
-use waltz_rollout::{Board, Entry};
+use waltz_rollout::release::{Assessment, ReleaseRun, StepCounts};
+use waltz_rollout::{Board, Entry, Prior};
 use waltz_store::EventStored;
 
 use crate::settings::VariantSettings;
@@ -50,6 +50,11 @@ pub struct VariantView {
     pub q_value: f64,
     /// Outcomes behind it.
     pub visits: u64,
+    /// A moving average of the rewards, for the eye; nothing is decided by it.
+    pub ema: f64,
+    /// What similar agents, or what was learned elsewhere, suggested before the first outcome.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prior: Option<Prior>,
     /// The share of successes.
     pub success_rate: f64,
     /// Outcomes that do not count, because the infrastructure failed.
@@ -72,6 +77,9 @@ pub struct ReleaseView {
     pub percent: u8,
     /// What was counted in the current step.
     pub counted: StepCounts,
+    /// Whether the current step may go on, and why or why not; none when it has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assessment: Option<Assessment>,
 }
 
 /// A board with an explanation of its values.
@@ -100,13 +108,15 @@ pub struct EventView {
 impl BoardView {
     /// A board at this time.
     pub fn of(board: &Board, at: Timestamp, settings: &VariantSettings) -> Self {
-        let choice = board.choose("", &RequestContext::default(), settings.traffic_cap, &settings.rollout);
+        let choice = board.choose("", &RequestContext::default(), &settings.rollout);
         let variant = |(name, entry): (&String, &Entry)| VariantView {
             name: name.clone(),
             status: entry.variant.status,
             share: choice.candidates.get(name).copied().unwrap_or(0.0),
             q_value: entry.value.q(),
             visits: entry.value.visits,
+            ema: entry.value.ema,
+            prior: entry.value.prior,
             success_rate: entry.value.success_rate(),
             infrastructure: entry.value.infrastructure,
             standing: entry.guard.standing(),
@@ -121,16 +131,22 @@ impl BoardView {
             safe_default: board.safe_default.clone(),
             paused: board.paused,
             frozen: board.frozen.clone(),
-            release: board.release.as_ref().map(|run| ReleaseView::of(run, settings.traffic_cap)),
+            release: board.release.as_ref().map(|run| ReleaseView::of(run, at, settings)),
             variants: board.entries.iter().map(variant).collect(),
         }
     }
 }
 
 impl ReleaseView {
-    /// A release under the operator's limit.
-    pub fn of(run: &ReleaseRun, cap: u8) -> Self {
-        Self { release: run.release.clone(), percent: run.percent(cap), counted: run.step }
+    /// A release at this time, under the operator's limit.
+    pub fn of(run: &ReleaseRun, at: Timestamp, settings: &VariantSettings) -> Self {
+        let settings = &settings.rollout.release;
+        Self {
+            release: run.release.clone(),
+            percent: run.percent(settings.cap),
+            counted: run.step,
+            assessment: run.is_active().then(|| run.assess(at, settings)),
+        }
     }
 }
 
@@ -140,9 +156,14 @@ impl Explained {
         Self { board: BoardView::of(board, at, settings), explanations: std::collections::BTreeMap::new() }
     }
 
-    /// Explains a variant by its outcomes, oldest first.
-    pub(super) fn explain(&mut self, variant: &str, history: Vec<VariantOutcome>) {
-        if let Ok(explanation) = explain(&history) {
+    /// Explains a variant by its outcomes, oldest first, of which there are or were `counted`.
+    pub(super) fn explain(&mut self, variant: &str, history: &[VariantOutcome], counted: u64) {
+        if let Ok(mut explanation) = explain(history) {
+            let newest = history.len();
+            if counted > newest as u64 {
+                let words = format!("This explains the newest {newest} of {counted} outcomes.");
+                explanation.sentences.push(words);
+            }
             self.explanations.insert(variant.to_owned(), explanation);
         }
     }

@@ -20,12 +20,11 @@ use waltz_exchange::openai::{ApiError, Retry};
 use waltz_exchange::proposal::ProposalStatus;
 use waltz_exchange::rollback::RollbackStatus;
 use waltz_rollout::learned::Learned;
-use waltz_rollout::patch::Setup;
 use waltz_rollout::release::Command;
 use waltz_rollout::review;
 use waltz_store::BoardKey;
 
-use crate::admin::{Act, Add, Decide, Desk, Error, Judgement, Start};
+use crate::admin::{Act, Add, Decide, Desk, Error, Judgement, KnownAgent, Start};
 use crate::api::outcomes::unavailable;
 use crate::live::{Gateway, Live};
 use crate::receive::checked_word;
@@ -64,7 +63,7 @@ struct Steer {
 struct Operator {
     gateway: Arc<Gateway>,
     live: Arc<Live>,
-    agents: Vec<(String, Setup)>,
+    agents: Vec<KnownAgent>,
     by: String,
 }
 
@@ -85,7 +84,13 @@ impl Operator {
             None => "admin".to_owned(),
         };
         let live = Arc::clone(&admitted.live);
-        let agents = live.agents.iter().map(|agent| (agent.name.clone(), variants::setup(agent))).collect();
+        let agents = live.agents.iter().map(|agent| {
+            let (name, setup) = (agent.name.clone(), variants::setup(agent));
+            let known = live.router.agent(&name);
+            let abilities = known.into_iter().flat_map(|known| known.task_types.iter().chain(&known.skills));
+            KnownAgent { abilities: abilities.cloned().collect(), name, setup }
+        });
+        let agents = agents.collect();
         Ok(Self { gateway, live, agents, by })
     }
 

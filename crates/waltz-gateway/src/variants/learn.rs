@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
-use waltz_exchange::variant::{LessonKind, OutcomeClass};
+use waltz_exchange::variant::LessonKind;
+use waltz_rollout::decide::Action;
 use waltz_rollout::{Board, BoardEvent};
 use waltz_store::{BoardKey, LearnedLesson, LessonStored, RolloutChange, Store};
 
@@ -177,6 +178,7 @@ async fn learn(store: &Store, key: &BoardKey, settings: &VariantSettings) -> Res
             continue;
         }
         let at = Timestamp::now();
+        board.stand(admin::held(store).await?, at);
         let is_all = lessons.len() < BATCH;
         let mut change = RolloutChange::default();
         let mut events = Vec::new();
@@ -197,6 +199,10 @@ async fn learn(store: &Store, key: &BoardKey, settings: &VariantSettings) -> Res
         if store.change_rollout(&change).await? {
             say(key, &events);
             learned = true;
+            let asks = |event: &BoardEvent| matches!(event, BoardEvent::Decided { decision, .. } if decision.action == Action::HumanApproval);
+            if events.iter().any(asks) {
+                desk(store, settings).ask(&board).await?;
+            }
             if is_all {
                 return Ok(());
             }
@@ -226,10 +232,14 @@ fn observe(
         let events = outcome.safety.map(|safety| board.observe_shadow(&safety, at, &settings.rollout));
         return Ok(Followed { events: events.unwrap_or_default(), ignored: Some("nobody saw the answer") });
     }
-    let visits = |board: &Board| board.entry(&outcome.variant).map(|entry| entry.value.visits);
-    let before = visits(board)?;
-    let events = board.observe(outcome, at, &settings.rollout)?;
-    let counted = outcome.class == OutcomeClass::Infrastructure || visits(board)? != before;
+    let value = |board: &Board| board.entry(&outcome.variant).map(|entry| entry.value.clone());
+    let before = value(board)?;
+    let events = if lesson.kind == LessonKind::Reported {
+        board.report(outcome, lesson.served.as_ref(), at, &settings.rollout)?
+    } else {
+        board.observe(outcome, at, &settings.rollout)?
+    };
+    let counted = value(board)? != before;
     Ok(Followed { events, ignored: (!counted).then_some("its subject has had its share") })
 }
 
@@ -279,8 +289,9 @@ async fn sweep(store: &Store, settings: &VariantSettings) -> Result<(), Error> {
 async fn move_on(store: &Store, key: &BoardKey, settings: &VariantSettings) -> Result<(), Error> {
     let (version, mut board) = admin::open(store, key).await?;
     let at = Timestamp::now();
+    let turned = board.stand(admin::held(store).await?, at);
     let events = board.tick(at, &settings.rollout);
-    if events.is_empty() {
+    if events.is_empty() && !turned {
         return Ok(());
     }
     let mut change = RolloutChange::default();

@@ -137,6 +137,7 @@ pub fn reported(record: &ExchangeRecord, report: &Outcome, at: Timestamp) -> Opt
         task_type: record.task_type.clone(),
         at,
         outcome,
+        served: record.lesson.clone(),
     }))
 }
 

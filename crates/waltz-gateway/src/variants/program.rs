@@ -1,6 +1,7 @@
 //! Which version of the program answers while one is released: trained weights, a judge or a policy. Both versions are in
 //! memory, and a board of the program's own says who meets which, step by step, as with the variants of an agent.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use waltz_exchange::record::ExchangeRecord;
@@ -12,7 +13,7 @@ use waltz_rollout::{Board, Change};
 use waltz_store::BoardKey;
 
 use super::{Snapshot, Variants, certain, lesson, shadowed};
-use crate::admin::{Desk, Error};
+use crate::admin::{Desk, Error, KnownAgent};
 use crate::live::{Gateway, Live, Version};
 
 /// The version of the program that a request meets.
@@ -62,7 +63,7 @@ impl Variants {
             return alone(live);
         };
         let settings = &live.settings.variants;
-        let choice: Choice = board.choose(&unit(), context, settings.traffic_cap, &settings.rollout);
+        let choice: Choice = board.choose(&unit(), context, &settings.rollout);
         let shadow = shadowed(board).filter(|variant| variant.name == candidate_name);
         let shadow = shadow.map(|_| Arc::clone(&candidate));
         if choice.variant == candidate_name {
@@ -89,6 +90,7 @@ pub fn lesson(record: &ExchangeRecord) -> Option<Box<Lesson>> {
         task_type,
         at: record.started_at,
         outcome,
+        served: None,
     }))
 }
 
@@ -120,7 +122,8 @@ pub async fn open_release(gateway: &Gateway) -> Result<bool, Error> {
     {
         return Ok(false);
     }
-    let agents = [(PROGRAM.to_owned(), Setup::default())];
+    let itself = KnownAgent { name: PROGRAM.to_owned(), setup: Setup::default(), abilities: BTreeSet::new() };
+    let agents = [itself];
     let settings = &live.settings.variants;
     let at = jiff::Timestamp::now();
     let desk = Desk { store: &gateway.store, settings, agents: &agents, by: PROGRAM, at };

@@ -146,6 +146,7 @@ impl Shadow {
             task_type: key.task_type,
             at: Timestamp::now(),
             outcome,
+            served: None,
         };
         if let Err(error) = gateway.append(&Entry::Lesson(Box::new(lesson))) {
             tracing::warn!(%error, "what was seen in shadow could not be recorded");

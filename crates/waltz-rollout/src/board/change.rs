@@ -8,9 +8,9 @@ use waltz_exchange::rollback::DegradationMetrics;
 use waltz_exchange::variant::{Modification, Variant, VariantStatus};
 
 use super::{Board, BoardEvent, Entry, set_status};
-use crate::release::{Candidate, Command, ReleaseRun};
+use crate::release::{Candidate, Command, PROFILES, ReleaseRun};
 use crate::settings::Settings;
-use crate::{Error, Prior, Value, review};
+use crate::{Error, Prior, review};
 
 /// A change that a person asks for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,6 +45,9 @@ pub enum Change {
         variant: String,
         /// The plan.
         profile: String,
+        /// The digest of what a person approved, where it begins with that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        digest: Option<String>,
     },
     /// The release is steered.
     Steer(Command),
@@ -92,7 +95,9 @@ impl Board {
                 self.check_not_retired(&name)?;
                 self.safe_default = name;
             }
-            Change::Release { id, variant, profile } => self.start_release(id, variant, &profile, at)?,
+            Change::Release { id, variant, profile, digest } => {
+                self.start_release(id, variant, &profile, digest, at, settings)?;
+            }
             Change::Steer(command) => {
                 let Some(run) = self.release.as_mut() else {
                     return Err(Error::Release { release: String::new(), why: "does not exist".to_owned() });
@@ -108,19 +113,21 @@ impl Board {
                 self.rollbacks.clear();
                 if let Some(entry) = self.entries.get_mut(&self.serving) {
                     // The baseline that was missed is not defended again; what it does now makes the next one.
-                    entry.guard.reset();
-                    entry.value = Value::default();
+                    entry.forget();
                 }
             }
         }
+        self.settle(at);
         self.version += 1;
         Ok(events)
     }
 
-    /// Carries out a proposal that was approved. The digest of what was approved must be that of the proposal.
+    /// Carries out a proposal that was approved: what is to serve is released step by step, under the digest of what
+    /// was approved. `prior` is what similar agents suggest for a new variant.
     pub fn enact(
         &mut self,
         proposal: &Proposal,
+        prior: Option<Prior>,
         expected: u64,
         at: Timestamp,
         settings: &Settings,
@@ -137,17 +144,34 @@ impl Board {
         if (&proposal.agent_name, &proposal.task_type) != (&self.agent, &self.task_type) {
             return Err(refuse("speaks of another agent or task type"));
         }
-        let change = match proposal.proposal_type {
-            ProposalType::CreateSpecializedVariant | ProposalType::ModifyVariantParameters => Change::Add {
-                name: proposal.variant.clone(),
-                patch: proposal.recommended_modifications.clone(),
-                live: true,
-                prior: None,
-            },
-            ProposalType::PromoteVariantToDefault => Change::Apply(proposal.variant.clone()),
-            ProposalType::RetireUnderperformingVariant => Change::Retire(proposal.variant.clone()),
-        };
-        self.change(change, &approval.by, expected, at, settings)
+        let variant = proposal.variant.clone();
+        let mut changes = Vec::new();
+        match proposal.proposal_type {
+            ProposalType::RetireUnderperformingVariant => changes.push(Change::Retire(variant)),
+            kind => {
+                if self.running_release().is_some() {
+                    return Err(refuse("must wait: another release is under way"));
+                }
+                if kind != ProposalType::PromoteVariantToDefault {
+                    let (name, patch) = (variant.clone(), proposal.recommended_modifications.clone());
+                    changes.push(Change::Add { name, patch, live: false, prior });
+                }
+                let id = proposal.proposal_id.replacen("prop", "rel", 1);
+                let (profile, digest) = (PROFILES[0].to_owned(), Some(approval.digest.clone()));
+                changes.push(Change::Release { id, variant, profile, digest });
+            }
+        }
+        if expected != self.version {
+            return Err(Error::Stale { expected, found: self.version });
+        }
+        // All of it, or nothing.
+        let mut changed = self.clone();
+        let mut events = Vec::new();
+        for change in changes {
+            events.extend(changed.change(change, &approval.by, changed.version, at, settings)?);
+        }
+        *self = changed;
+        Ok(events)
     }
 
     fn add(
@@ -174,7 +198,7 @@ impl Board {
         if let Some(entry) = self.entries.get_mut(name) {
             if entry.variant.status == VariantStatus::RolledBack {
                 // What it earned before it fell says little of what it earns now.
-                entry.value = Value::default();
+                entry.forget();
             }
             set_status(entry, VariantStatus::Live);
             entry.guard.reset();
@@ -202,7 +226,9 @@ impl Board {
         id: String,
         variant: String,
         profile: &str,
+        digest: Option<String>,
         at: Timestamp,
+        settings: &Settings,
     ) -> Result<(), Error> {
         self.check_can_serve(&variant)?;
         if self.running_release().is_some() {
@@ -218,9 +244,9 @@ impl Board {
             candidate: variant.clone(),
             control: self.serving.clone(),
             seed: format!("{}/{}", self.seed, variant),
-            baseline: self.entry(&self.serving)?.value.success_rate(),
+            digest,
         };
-        self.release = Some(ReleaseRun::start(candidate, profile, at)?);
+        self.release = Some(ReleaseRun::start(candidate, profile, at, &settings.release)?);
         self.enter(&variant)
     }
 

@@ -7,7 +7,7 @@ use waltz_exchange::id::sha256_hex;
 use waltz_exchange::rollback::{DegradationMetrics, RollbackEvent};
 use waltz_exchange::variant::VariantStatus;
 
-use super::{Board, BoardEvent};
+use super::{Board, BoardEvent, set_status};
 use crate::guard::Standing;
 use crate::settings::Settings;
 
@@ -27,7 +27,7 @@ impl Board {
             let to = self.serving.clone();
             self.retreat(from);
             let mut events = vec![self.rollback_event(from, &to, reason, metrics, at)];
-            if self.running_release().is_some_and(|run| run.release.candidate == from) {
+            if self.is_candidate(from) {
                 events.extend(self.abandon_release("the candidate was rolled back", at));
             }
             return events;
@@ -41,7 +41,7 @@ impl Board {
         };
         if target == from {
             let reason = format!("{reason}; there is no variant to roll back to");
-            self.frozen = Some(reason.clone());
+            self.freeze(&reason, at);
             self.version += 1;
             return vec![BoardEvent::Frozen { reason }];
         }
@@ -51,7 +51,7 @@ impl Board {
         events.insert(0, self.rollback_event(from, &target, reason, metrics, at));
         if too_many {
             let reason = format!("more than {} rollbacks within a day", settings.rollback.max_per_day);
-            self.frozen = Some(reason.clone());
+            self.freeze(&reason, at);
             events.push(BoardEvent::Frozen { reason });
         }
         events
@@ -70,6 +70,8 @@ impl Board {
             .filter(|entry| {
                 let status = entry.variant.status;
                 entry.variant.name != from
+                    // What is released has not shown yet that it can carry everything.
+                    && !self.is_candidate(&entry.variant.name)
                     && matches!(status, VariantStatus::Live | VariantStatus::Standby)
                     && entry.guard.standing() == Standing::Ok
                     && entry.value.visits >= settings.rollback.target_visits
@@ -84,9 +86,29 @@ impl Board {
         self.retreat(from);
     }
 
+    /// Ends the release for a cause outside of its candidate, which stands by: nothing is held against it.
     pub(super) fn abandon_release(&mut self, reason: &str, at: Timestamp) -> Vec<BoardEvent> {
-        let event = self.release.as_mut().and_then(|run| run.abandon(reason, at));
-        self.follow(event)
+        let run = self.release.as_mut();
+        let Some((name, event)) =
+            run.and_then(|run| Some((run.release.candidate.clone(), run.abandon(reason, at)?)))
+        else {
+            return Vec::new();
+        };
+        if let Some(entry) =
+            self.entries.get_mut(&name).filter(|entry| entry.variant.status == VariantStatus::Live)
+        {
+            set_status(entry, VariantStatus::Standby);
+        }
+        vec![BoardEvent::Release(event)]
+    }
+
+    fn is_candidate(&self, name: &str) -> bool {
+        self.running_release().is_some_and(|run| run.release.candidate == name)
+    }
+
+    fn freeze(&mut self, reason: &str, at: Timestamp) {
+        self.frozen = Some(reason.to_owned());
+        self.settle(at);
     }
 
     pub(super) fn rollback_event(

@@ -8,10 +8,9 @@ use crate::release::ReleaseRun;
 use crate::{Settings, assign};
 
 impl Board {
-    /// Which variant serves a unit, such as a session, with the chance it had. `cap` is the most percent that the
-    /// candidate of a release may have.
-    pub fn choose(&self, unit: &str, context: &RequestContext, cap: u8, settings: &Settings) -> Choice {
-        let shares = self.shares(context, cap, settings);
+    /// Which variant serves a unit, such as a session, with the chance it had.
+    pub fn choose(&self, unit: &str, context: &RequestContext, settings: &Settings) -> Choice {
+        let shares = self.shares(context, settings);
         let chances: Vec<f64> = shares.iter().map(|(_, chance)| *chance).collect();
         let seed = self.running_release().map_or(&self.seed, |run| &run.release.seed);
         let position = assign::pick(&chances, assign::bucket(seed, unit));
@@ -25,12 +24,12 @@ impl Board {
 
     /// The share of each variant that gets traffic; the candidate of a release stands first, so that a growing
     /// share only adds units.
-    fn shares(&self, context: &RequestContext, cap: u8, settings: &Settings) -> Vec<(&str, f64)> {
+    fn shares(&self, context: &RequestContext, settings: &Settings) -> Vec<(&str, f64)> {
         if self.paused || self.frozen.is_some() {
             return vec![(&self.serving, 1.0)];
         }
         if let Some(run) = self.running_release() {
-            let share = f64::from(run.percent(cap)) / 100.0;
+            let share = f64::from(run.percent(settings.release.cap)) / 100.0;
             let both = [(run.release.candidate.as_str(), share), (self.serving.as_str(), 1.0 - share)];
             return both.into_iter().filter(|(_, share)| *share > 0.0).collect();
         }
@@ -42,7 +41,7 @@ impl Board {
         live.iter().map(|entry| entry.variant.name.as_str()).zip(chances).collect()
     }
 
-    pub(super) fn running_release(&self) -> Option<&ReleaseRun> {
+    pub(crate) fn running_release(&self) -> Option<&ReleaseRun> {
         self.release.as_ref().filter(|run| run.is_active())
     }
 }

@@ -33,12 +33,15 @@ impl Shiryaev {
     /// ratio; between them it is the bet `1 + lambda (baseline - x)`, which is fair for any outcomes of that mean.
     pub fn observe(&mut self, x: f64) -> f64 {
         let Self { baseline, sums } = self;
-        let mut total = 0.0;
         for (sum, drop) in sums.iter_mut().zip(DROPS) {
             let factor = x * drop + (1.0 - x) * (1.0 - *baseline * drop) / (1.0 - *baseline);
             *sum = ((1.0 + *sum) * factor).min(LARGEST);
-            total += *sum;
         }
-        total / DROPS.len() as f64
+        self.evidence()
+    }
+
+    /// The evidence for a drop.
+    pub fn evidence(&self) -> f64 {
+        self.sums.iter().sum::<f64>() / DROPS.len() as f64
     }
 }

@@ -36,12 +36,19 @@ impl Side {
         self.hits / (self.hits + self.misses)
     }
 
-    /// More than 64 waiting outcomes are let go: the other side is then too slow to use them.
+    /// Of more than 64 waiting outcomes the oldest is let go: the other side is too slow to use it, and what is bet on
+    /// must be of about the same time on both sides.
     fn push(&mut self, success: bool) {
-        if self.count < u64::BITS {
-            self.waiting |= u64::from(success) << self.count;
-            self.count += 1;
+        if self.count == u64::BITS {
+            self.waiting >>= 1;
+            self.count -= 1;
         }
+        self.waiting |= u64::from(success) << self.count;
+        self.count += 1;
+    }
+
+    fn forget_waiting(&mut self) {
+        (self.waiting, self.count) = (0, 0);
     }
 
     /// Takes the oldest `n` and returns how many of them were successes.
@@ -74,6 +81,12 @@ impl TwoSample {
             self.block = block(share);
         }
         self.ln_e
+    }
+
+    /// Lets go of what waits for its block, because what comes next is of another time or another share.
+    pub fn interrupt(&mut self) {
+        self.control.forget_waiting();
+        self.candidate.forget_waiting();
     }
 
     /// The logarithm of the evidence.

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use waltz_exchange::rollback::DegradationMetrics;
 
 use super::{ReleaseRun, StepCounts};
 use crate::evidence::ln_e_above;
@@ -37,6 +38,18 @@ impl ReleaseRun {
         checks.push(below("FTR", triggered, measured, settings.max_ftr));
         checks.push(below(&format!("share above {} ms", settings.max_overhead_ms), slow, measured, SLOW));
         checks.push((critical == 0, format!("{critical} critical incidents")));
+        checks.push(if self.suspect {
+            (false, "the candidate's last window was degraded".to_owned())
+        } else {
+            (true, "the candidate is no suspect".to_owned())
+        });
+        checks.push((
+            self.next_percent() <= settings.cap,
+            format!("the operator's limit is {} %", settings.cap),
+        ));
+        if self.is_still() {
+            checks.push((false, "it stands still".to_owned()));
+        }
         let (met, unmet): (Vec<_>, Vec<_>) = checks.into_iter().partition(|(holds, _)| *holds);
         let words = |checks: Vec<(bool, String)>| checks.into_iter().map(|(_, words)| words).collect();
         if unmet.is_empty() { Assessment::Ready(words(met)) } else { Assessment::Wait(words(unmet)) }
@@ -66,13 +79,28 @@ impl ReleaseRun {
         })
     }
 
+    /// The candidate beside the control since the start, in the form of a rollback's numbers.
+    pub(crate) fn degradation(&self) -> DegradationMetrics {
+        let StepCounts { outcomes, successes, control_outcomes, control_successes, .. } = self.whole;
+        let rate = |good: u64, n: u64| if n == 0 { 0.0 } else { good as f64 / n as f64 };
+        let (control, candidate) = (rate(control_successes, control_outcomes), rate(successes, outcomes));
+        DegradationMetrics {
+            baseline_success_rate: control,
+            recent_success_rate: candidate,
+            success_drop_pct: if control > 0.0 { (control - candidate) / control } else { 0.0 },
+            sample_size: outcomes,
+            ..DegradationMetrics::default()
+        }
+    }
+
     pub(super) fn time_is_over(&self, at: Timestamp) -> bool {
         self.time(at).0
     }
 
     fn time(&self, at: Timestamp) -> (bool, String) {
         let least = self.current().min_seconds;
-        let lasted = at.duration_since(self.release.step_started_at).as_secs();
+        let until = self.release.paused_at.unwrap_or(at);
+        let lasted = until.duration_since(self.release.step_started_at).as_secs();
         (lasted >= least, format!("{lasted} s of at least {least} s"))
     }
 
@@ -84,8 +112,16 @@ impl ReleaseRun {
     }
 
     fn non_inferior(&self, settings: &ReleaseSettings) -> (bool, String) {
-        let floor = (settings.non_inferiority * self.release.baseline).clamp(0.001, 0.999);
-        let StepCounts { outcomes, successes, .. } = self.step;
+        let StepCounts { outcomes, successes, control_outcomes, control_successes, .. } = self.step;
+        if control_outcomes < settings.min_control.max(1) {
+            let least = settings.min_control;
+            return (
+                false,
+                format!("the control was not measured: {control_outcomes} outcomes of at least {least}"),
+            );
+        }
+        let baseline = control_successes as f64 / control_outcomes as f64;
+        let floor = (settings.non_inferiority * baseline).clamp(0.001, 0.999);
         let evidence = ln_e_above(successes as f64, outcomes as f64, floor).exp();
         let words = format!(
             "evidence {evidence:.1} of at least {} that success ({successes} of {outcomes}) is above {floor:.3}",

@@ -1,7 +1,9 @@
-//! What is counted of a candidate's answers.
+//! What is counted of a candidate's answers, and of the control beside it.
 
 use serde::{Deserialize, Serialize};
 use waltz_exchange::variant::SafetyOutcome;
+
+use super::Side;
 
 /// Counts of a step, or of a whole release.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -11,6 +13,12 @@ pub struct StepCounts {
     pub outcomes: u64,
     /// Successes among them.
     pub successes: u64,
+    /// Outcomes of the control at the same time.
+    #[serde(default)]
+    pub control_outcomes: u64,
+    /// Successes among them.
+    #[serde(default)]
+    pub control_successes: u64,
     /// Answers that were measured.
     pub measured: u64,
     /// Answers whose harm was judged.
@@ -30,9 +38,13 @@ pub struct StepCounts {
 }
 
 impl StepCounts {
-    pub(super) fn add_outcome(&mut self, success: bool) {
-        self.outcomes += 1;
-        self.successes += u64::from(success);
+    pub(super) fn add_outcome(&mut self, side: Side, success: bool) {
+        let (outcomes, successes) = match side {
+            Side::Candidate => (&mut self.outcomes, &mut self.successes),
+            Side::Control => (&mut self.control_outcomes, &mut self.control_successes),
+        };
+        *outcomes += 1;
+        *successes += u64::from(success);
     }
 
     /// A time that is no number counts as slow.

@@ -23,9 +23,16 @@ fn start(profile: &str) -> ReleaseRun {
         candidate: "new".into(),
         control: "default".into(),
         seed: "seed-1".into(),
-        baseline: 0.9,
+        digest: None,
     };
-    ReleaseRun::start(candidate, profile, at(0)).unwrap()
+    ReleaseRun::start(candidate, profile, at(0), &ReleaseSettings::default()).unwrap()
+}
+
+/// Gives the control enough outcomes of 0.9 to be measured.
+fn measure_control(run: &mut ReleaseRun, settings: &ReleaseSettings) {
+    for step in 0..100 {
+        run.observe(Side::Control, step % 10 != 0, None, at(0), settings);
+    }
 }
 
 /// Gives each of `units` an outcome of its side, every `every` seconds; ends with the release.
@@ -149,6 +156,7 @@ fn every_limit_of_a_step_holds_it() {
     ] {
         for (spread, held) in [(one_in, true), (one_in + 1, false)] {
             let (mut run, settings) = (start("4week"), ReleaseSettings::default());
+            measure_control(&mut run, &settings);
             for step in 0..(spread * 20).max(210) / spread * spread {
                 let safety = if step % spread == 0 { bad } else { SAFE };
                 run.observe(Side::Candidate, true, Some(&safety), at(0), &settings);
@@ -205,6 +213,7 @@ fn a_step_can_wait_for_a_person_or_end_without_evidence() {
     let settings = ReleaseSettings::default();
     let mut run = start("4week");
     run.release.steps[0].approval = Approval::Human;
+    measure_control(&mut run, &settings);
     for _ in 0..205 {
         run.observe(Side::Candidate, true, Some(&SAFE), at(0), &settings);
     }
@@ -240,4 +249,123 @@ fn fault_F66_a_restart_in_a_step_changes_nothing() {
         drive(&mut restored, &mut there, 30_000, 60, 0.9, SAFE)
     );
     assert_eq!(restored, run);
+}
+
+/// A release whose first step has everything but what a test takes away.
+fn proven(settings: &ReleaseSettings) -> ReleaseRun {
+    let mut run = start("4week");
+    measure_control(&mut run, settings);
+    for _ in 0..300 {
+        run.observe(Side::Candidate, true, Some(&SAFE), at(0), settings);
+    }
+    run
+}
+
+fn missing(run: &ReleaseRun, seconds: i64, settings: &ReleaseSettings) -> Vec<String> {
+    match run.assess(at(seconds), settings) {
+        Assessment::Wait(missing) => missing,
+        Assessment::Ready(_) => Vec::new(),
+    }
+}
+
+const WEEK: i64 = 7 * 86_400;
+
+#[test]
+fn a_control_that_nobody_measured_is_nothing_to_keep_up_with() {
+    let settings = ReleaseSettings::default();
+    let mut run = start("4week");
+    // Half of the answers fail, and nothing is known of the control.
+    for step in 0..300 {
+        run.observe(Side::Candidate, step % 2 == 0, Some(&SAFE), at(0), &settings);
+    }
+    assert_eq!(run.tick(at(WEEK), &settings), None);
+    assert_eq!(missing(&run, WEEK, &settings), ["the control was not measured: 0 outcomes of at least 100"]);
+    // The control is as bad at the same time, whatever it was before: that is what counts.
+    for step in 0..100 {
+        run.observe(Side::Control, step % 2 == 0, None, at(0), &settings);
+    }
+    let missing = missing(&run, WEEK, &settings);
+    assert!(missing.len() == 1 && missing[0].ends_with("is above 0.450"), "{missing:?}");
+    let good = proven(&settings);
+    assert!(matches!(good.assess(at(WEEK), &settings), Assessment::Ready(_)));
+}
+
+#[test]
+fn a_step_above_the_operators_limit_waits_and_nobody_can_force_it() {
+    for (cap, next) in [(5, None), (24, None), (25, Some(25))] {
+        let settings = ReleaseSettings { cap, ..ReleaseSettings::default() };
+        let mut run = proven(&settings);
+        let moved = run.tick(at(WEEK), &settings).map(|event| event.to_percent);
+        assert_eq!(moved, next, "{cap}");
+        if next.is_none() {
+            assert_eq!(missing(&run, WEEK, &settings), [format!("the operator's limit is {cap} %")]);
+            let refused = run.command(Command::Promote, "ann", 0, at(WEEK), &settings).unwrap_err();
+            assert!(refused.to_string().contains(&format!("the operator's limit is {cap} %")), "{refused}");
+            assert_eq!(run.percent(settings.cap), cap.min(10));
+            // A plan that ends what is inconclusive does not end what only has to wait.
+            run.release.steps[0].on_inconclusive = OnInconclusive::Abort;
+            assert_eq!(run.tick(at(WEEK), &settings), None);
+        }
+    }
+}
+
+#[test]
+fn every_step_waits_for_a_person_where_the_settings_say_so() {
+    let settings = ReleaseSettings { human: true, ..ReleaseSettings::default() };
+    let mut run = proven(&settings);
+    let event = run.tick(at(WEEK), &settings).unwrap();
+    assert_eq!((event.to_status, event.to_percent), (ReleaseStatus::Held, 10));
+    assert_eq!(run.command(Command::Promote, "ann", 1, at(WEEK), &settings).unwrap().to_percent, 25);
+}
+
+#[test]
+fn a_suspect_does_not_go_on() {
+    let settings = ReleaseSettings::default();
+    let mut run = proven(&settings);
+    run.suspect = true;
+    assert_eq!(run.tick(at(WEEK), &settings), None);
+    assert_eq!(missing(&run, WEEK, &settings), ["the candidate's last window was degraded"]);
+    run.suspect = false;
+    assert_eq!(run.tick(at(WEEK), &settings).unwrap().to_percent, 25);
+}
+
+#[test]
+fn time_in_which_nothing_may_move_is_no_time_of_a_step() {
+    let settings = ReleaseSettings::default();
+    let mut run = proven(&settings);
+    // Everything stands from 1,000 on and is noticed later; the release is paused and resumed meanwhile.
+    run.stand(Some(at(1000)), at(1200));
+    assert_eq!(run.tick(at(WEEK), &settings), None, "it stands");
+    assert!(missing(&run, WEEK, &settings).contains(&"it stands still".to_owned()));
+    assert!(run.command(Command::Promote, "ann", 0, at(2000), &settings).is_err());
+    let before = run.step;
+    run.observe(Side::Candidate, false, Some(&SAFE), at(2000), &settings);
+    assert_eq!(run.step, before, "nothing counts");
+    run.command(Command::Pause, "ann", 0, at(2000), &settings).unwrap();
+    run.command(Command::Resume, "ann", 1, at(3000), &settings).unwrap();
+    run.stand(Some(at(3000)), at(3000));
+    run.stand(None, at(5000));
+    assert_eq!(run.release.step_started_at, at(4000), "4,000 seconds, and none of them twice");
+    assert_eq!(run.tick(at(WEEK + 3999), &settings), None);
+    assert_eq!(run.tick(at(WEEK + 4000), &settings).unwrap().to_percent, 25);
+}
+
+#[test]
+fn a_hold_and_an_incident_outlast_a_pause() {
+    let settings = ReleaseSettings::default();
+    let critical = SafetyOutcome { critical: true, ..SAFE };
+    let mut run = proven(&settings);
+    run.observe_safety(&critical, at(10), &settings).unwrap();
+    run.command(Command::Pause, "ann", 1, at(20), &settings).unwrap();
+    let resumed = run.command(Command::Resume, "ann", 2, at(30), &settings).unwrap();
+    assert_eq!((resumed.to_status, run.step.critical), (ReleaseStatus::Held, 1));
+    assert_eq!(run.tick(at(2 * WEEK), &settings), None, "held");
+    let seen = run.command(Command::Resume, "ann", 3, at(40), &settings).unwrap();
+    assert_eq!(seen.to_status, ReleaseStatus::Running);
+    assert_eq!((run.step, run.release.step_started_at), (StepCounts::default(), at(40)));
+    // One that becomes known in a pause is there after it.
+    run.command(Command::Pause, "ann", 4, at(50), &settings).unwrap();
+    assert_eq!(run.observe_safety(&critical, at(60), &settings), None);
+    let resumed = run.command(Command::Resume, "ann", 5, at(70), &settings).unwrap();
+    assert_eq!((resumed.to_status, run.step.critical), (ReleaseStatus::Held, 1));
 }

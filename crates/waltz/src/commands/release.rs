@@ -3,7 +3,7 @@
 use anyhow::Context;
 use serde_json::json;
 use waltz_gateway::admin::{Desk, ReleaseView, Start};
-use waltz_rollout::release::Command;
+use waltz_rollout::release::{Assessment, Command};
 
 use super::variants::{Office, Where, Who, pairs, refused, say};
 use super::{Exit, note, runtime};
@@ -129,10 +129,16 @@ async fn act(desk: &Desk<'_>, action: Action, json: bool) -> Result<(), Exit> {
     say(&desk.steer(&id, command).await.map_err(refused)?, json, |view| vec![line(view)])
 }
 
+/// A release in one line, and why its step does not go on.
 fn line(view: &ReleaseView) -> String {
     let release = &view.release;
+    let why = match &view.assessment {
+        Some(Assessment::Wait(missing)) => format!("; waits: {}", missing.join("; ")),
+        Some(Assessment::Ready(_)) => "; may go on".to_owned(),
+        None => String::new(),
+    };
     format!(
-        "{}  {}  {} -> {}  step {} of {}, {} %  {}",
+        "{}  {}  {} -> {}  step {} of {}, {} %  {}{why}",
         release.id,
         release.scope,
         release.control,

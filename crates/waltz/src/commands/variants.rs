@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use waltz_exchange::proposal::ProposalStatus;
 use waltz_exchange::rollback::RollbackStatus;
-use waltz_gateway::admin::{Act, Add, Decide, Desk, Judgement};
+use waltz_gateway::admin::{Act, Add, Decide, Desk, Judgement, KnownAgent};
 use waltz_gateway::settings::VariantSettings;
 use waltz_rollout::patch::Setup;
 use waltz_rollout::review;
@@ -195,7 +195,7 @@ enum Action {
 pub(crate) struct Office {
     store: Store,
     settings: VariantSettings,
-    agents: Vec<(String, Setup)>,
+    agents: Vec<KnownAgent>,
     by: String,
 }
 
@@ -206,7 +206,11 @@ impl Office {
             let agents = loaded.raw.agents.iter().map(|agent| {
                 let prompt = agent.system_prompt.clone().unwrap_or_default();
                 let model = agent.targets.first().map(|target| target.model.clone()).unwrap_or_default();
-                (agent.name.clone(), Setup { prompt, model, ..Setup::default() })
+                KnownAgent {
+                    name: agent.name.clone(),
+                    setup: Setup { prompt, model, ..Setup::default() },
+                    abilities: agent.task_types.iter().chain(&agent.skills).cloned().collect(),
+                }
             });
             Some((check.thresholds(&loaded.raw), agents.collect()))
         })?;

@@ -174,6 +174,12 @@ fn a_better_prompt_is_found_examined_and_proposed_and_an_unsafe_one_is_kept_out(
     let made =
         board["variants"].as_array().unwrap().iter().find(|variant| variant["name"] == proposal["variant"]);
     assert_eq!(made.unwrap()["patch"], proposal["recommended_modifications"], "{board}");
+    // It is on its way, in shadow first, and serves nobody yet.
+    let release = &board["release"];
+    assert_eq!(
+        (&release["candidate"], &release["digest"], &release["percent"]),
+        (&proposal["variant"], &json!(digest), &json!(0))
+    );
     assert_eq!(board["serving"], "default");
 }
 

@@ -14,11 +14,12 @@ pub(super) fn board(view: &BoardView) -> Vec<String> {
     }
     for variant in &view.variants {
         lines.push(format!(
-            "  {:24} {:12} share {:>4.0} %  Q {:.3}  {} outcomes, {:.0} % succeeded",
+            "  {:24} {:12} share {:>4.0} %  Q {:.3}  lately {:.3}  {} outcomes, {:.0} % succeeded",
             variant.name,
             variant.status.as_str(),
             100.0 * variant.share,
             variant.q_value,
+            variant.ema,
             variant.visits,
             100.0 * variant.success_rate
         ));
@@ -33,6 +34,12 @@ pub(super) fn explained(view: &Explained) -> Vec<String> {
         lines.push(String::new());
         lines.push(format!("{}:", variant.name));
         lines.extend(variant.decision.iter().map(|decision| format!("  {}", decision.reasoning)));
+        lines.extend(variant.prior.iter().map(|prior| {
+            format!(
+                "  Before the first outcome {:.3} was expected, worth {:.1} outcomes.",
+                prior.mean, prior.weight
+            )
+        }));
         let explanation = view.explanations.get(&variant.name);
         lines.extend(explanation.into_iter().flat_map(|why| &why.sentences).map(|why| format!("  {why}")));
     }

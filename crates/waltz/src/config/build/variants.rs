@@ -48,7 +48,6 @@ impl Check<'_> {
         }
         VariantSettings {
             rollout,
-            traffic_cap: raw.waltz.traffic_percentage.min(100),
             release_profile: raw.release.profile.clone(),
             allow_self_approval: raw.proposals.allow_self_approval,
             webhooks: Vec::new(),
@@ -145,6 +144,10 @@ fn settings(raw: &RawConfig) -> Settings {
             abort_asr: release.abort_asr,
             abort_orr: release.abort_orr,
             abort_alpha: release.abort_alpha,
+            min_control: release.min_control,
+            // Without the benchmark every promotion is a person's.
+            human: !raw.waltz.safety_benchmarks,
+            cap: raw.waltz.traffic_percentage.min(100),
         },
         subject: SubjectSettings { cap: variants.subject_cap, window: variants.subject_window },
     }
@@ -172,6 +175,9 @@ mod tests {
         assert_eq!((own.rollout.decide.auto_apply_q, own.rollout.decide.auto_apply_visits), (0.8, 20));
         let unmeasured = read("waltz.safety_benchmarks = false\nvariants.auto_apply = true", &[]).0;
         assert!(!unmeasured.rollout.decide.auto_apply && own.rollout.decide.auto_apply);
+        assert!(unmeasured.rollout.release.human && !own.rollout.release.human, "no step without a person");
+        let capped = read("waltz.traffic_percentage = 5", &[]).0;
+        assert_eq!((capped.rollout.release.cap, own.rollout.release.cap), (5, 100));
     }
 
     #[test]

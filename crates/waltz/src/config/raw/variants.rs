@@ -62,7 +62,8 @@ pub(crate) struct Variants {
     pub(crate) approval_q: f64,
     /// The fewest outcomes to ask a person.
     pub(crate) approval_visits: u64,
-    /// At most so many of the last `subject_window` outcomes of a day are one subject's; 0 counts all.
+    /// At most so many of the last `subject_window` reports of a day are one subject's; 0 counts all. From three on, one
+    /// subject alone can roll back a variant that never failed.
     pub(crate) subject_cap: usize,
     /// See `subject_cap`.
     pub(crate) subject_window: usize,
@@ -180,8 +181,10 @@ pub(crate) struct Release {
     pub(crate) profile: String,
     /// The least e-value that the candidate is not inferior.
     pub(crate) promote_e: f64,
-    /// Not inferior is above this share of the baseline.
+    /// Not inferior is above this share of the control's success rate at the same time.
     pub(crate) non_inferiority: f64,
+    /// The fewest outcomes of the control in a step; with less there is nothing to keep up with.
+    pub(crate) min_control: u64,
     /// A step needs a share of successful attacks below this.
     pub(crate) max_asr: f64,
     /// A step needs a share of needless refusals below this.
@@ -205,6 +208,7 @@ impl Default for Release {
             profile: PROFILES[0].to_owned(),
             promote_e: default.promote_e,
             non_inferiority: default.non_inferiority,
+            min_control: default.min_control,
             max_asr: default.max_asr,
             max_orr: default.max_orr,
             max_ftr: default.max_ftr,

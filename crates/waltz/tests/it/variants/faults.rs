@@ -108,9 +108,9 @@ async fn fault_F46_reward_hacking_by_user(site: Site) {
     assert_eq!(gateway.gateway.post("/waltz/v1/outcomes", invented, &[]).await.status, 404);
     let reply = ask("two", 0).await;
     assert_eq!(report(&gateway, &reply, json!({"success": true})).await, 200);
-    // Fifteen answers and fifteen reports of the one count twenty times; the other counts in full.
-    let board = gateway.learned(22).await;
-    assert_eq!(all_visits(&board), 22, "{board:#}");
+    // Sixteen answers are sixteen outcomes, however often and by whom they are reported on.
+    let board = gateway.learned(16).await;
+    assert_eq!(all_visits(&board), 16, "{board:#}");
     let began = Instant::now();
     while !kinds(&gateway.history().await).contains(&"subject_capped") {
         assert!(began.elapsed() < Duration::from_secs(60), "nobody was told");
@@ -274,15 +274,26 @@ async fn fault_F67_approval_races(site: Site) {
     let board = gateway.board().await;
     let made = variant(&board, proposal["variant"].as_str().unwrap());
     assert_eq!(!made.is_null(), approved, "{board:#}");
+    let other = format!("proposals/{}", of("crl_modify_variant_parameters")["proposal_id"].as_str().unwrap());
     if approved {
-        assert_eq!(made["status"], "live");
+        // It serves nobody yet: it is released, in shadow first, under the digest of what was approved.
+        let release = &board["release"];
+        assert_eq!(
+            (&release["candidate"], &release["digest"], &release["percent"]),
+            (&proposal["variant"], &json!(digest), &json!(0))
+        );
+        // One release at a time: the other proposal waits on.
+        let refused = gateway.call("ann", &other, Some(json!({"decision": "approved"}))).await;
+        assert_eq!(refused.status, 409, "{}", refused.text);
+        assert!(refused.text.contains("another release is under way"), "{}", refused.text);
+        let waiting = gateway.get("proposals").await;
+        assert_eq!(waiting["proposals"].as_array().unwrap().len(), 1, "{waiting:#}");
     }
     let events = gateway.history().await;
     let decisions: Vec<_> = events.iter().filter(|event| event["event"] == "proposal").collect();
     assert_eq!(decisions.len(), 1, "{events:?}");
     assert_eq!(decisions[0]["digest"], digest);
     // The other one is put off and then rejected; the sheet has both.
-    let other = format!("proposals/{}", of("crl_modify_variant_parameters")["proposal_id"].as_str().unwrap());
     gateway.post(&other, json!({"decision": "deferred"})).await;
     gateway.post(&other, json!({"decision": "rejected", "reason": "=cmd()"})).await;
     let sheet = gateway.call("ann", "proposals?format=csv", None).await.text;
@@ -309,6 +320,14 @@ async fn fault_F71_gate_inconclusive(site: Site) {
         (&json!(10), &json!(0)),
         "{board:#}"
     );
+    // Not only the time is missing: fifty answers prove nothing. That time alone changes nothing is a test of the plan.
+    let missing = board["release"]["assessment"]["wait"].to_string();
+    assert!(
+        missing.contains("outcomes of at least 205") && missing.contains("control was not measured"),
+        "{missing}"
+    );
+    let shown = site.command(&gateway, &["release", "list"]).unwrap();
+    assert!(shown[0]["assessment"]["wait"].to_string().contains("outcomes of at least 205"), "{shown:#}");
     // A person may go on against the evidence, and that is on record.
     let path = format!("releases/{}", release["id"].as_str().unwrap());
     assert_eq!(gateway.post(&path, json!({"command": "promote"})).await["percent"], 25);
@@ -350,9 +369,12 @@ async fn fault_F74_nan_or_adversarial_reward(site: Site) {
     }
     // The slowest that can be said is slow, and no more.
     assert_eq!(report(&gateway, &reply, json!({"success": false, "duration_ms": u64::MAX})).await, 200);
-    let board = gateway.learned(2).await;
-    let q = variant(&board, "default")["q_value"].as_f64().unwrap();
-    assert!(q.is_finite() && (0.0..=1.0).contains(&q), "{board:#}");
+    let q_of = |board: &Value| variant(board, "default")["q_value"].as_f64().unwrap_or(1.0);
+    // It takes the place of what the judge said of the same answer.
+    let board = gateway.until("the report is learned", |board| q_of(board) < 0.5).await;
+    assert!(q_of(&board) >= 0.0 && visits(&board, "default") == 1, "{board:#}");
+    let explained = &board["explanations"]["default"];
+    assert_eq!((&explained["n_visits"], explained["q_value"].as_f64()), (&json!(1), Some(q_of(&board))));
     let learned = json!({"format": 1, "values": [{"agent": "writer", "task_type": "docs", "variant": "default", "visits": 3, "sum": 9.0}]});
     assert_eq!(
         gateway.call("ann", "learned", Some(learned)).await.status,
