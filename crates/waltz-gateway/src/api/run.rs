@@ -87,6 +87,8 @@ async fn carry_out(
 ) -> Result<Over, Stop> {
     let mut entry = Box::new(incoming.blank_record());
     entry.stage = live.settings.stage;
+    // Its tasks have answers.
+    entry.response_id = None;
     if let Some(error) = unrecordable(gateway, live) {
         return Err(Stop::new(entry, Decision::Failed, error));
     }
@@ -125,8 +127,7 @@ async fn carry_out(
         if gateway.draining.is_cancelled() { Some("the gateway is shutting down".to_owned()) } else { over() }
     };
     let begun = AtomicBool::new(false);
-    let context =
-        task::Context { gateway, incoming: &incoming, run: &entry, subject, until, begun: &begun };
+    let context = task::Context { gateway, incoming: &incoming, run: &entry, subject, until, begun: &begun };
     let work = async {
         tell(stream.then(|| json!({"event": "planned", "plan": plan}))).await?;
         let critical_task_types = &live.settings.policy.critical_task_types;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
+use waltz_exchange::release::ReleaseStatus;
 use waltz_exchange::variant::{LessonKind, OutcomeClass};
 use waltz_rollout::{Board, BoardEvent};
 use waltz_store::{BoardKey, LearnedLesson, LessonStored, RolloutChange, Store};
@@ -252,6 +253,19 @@ fn say(key: &BoardKey, events: &[BoardEvent]) {
             BoardEvent::Frozen { reason } => {
                 tracing::error!(agent, task_type, reason, "variants are frozen until a person looks");
             }
+            BoardEvent::Suspect { variant, .. } => {
+                tracing::warn!(agent, task_type, variant, "a variant is suspect; its traffic stays");
+            }
+            BoardEvent::Release(event) if event.to_status == ReleaseStatus::Aborted => {
+                let reasons = event.reasons.join("; ");
+                tracing::warn!(
+                    agent,
+                    task_type,
+                    release = event.release_id,
+                    reasons,
+                    "a release was given up"
+                );
+            }
             BoardEvent::SubjectCapped { subject, variant } => {
                 tracing::warn!(agent, task_type, variant, subject, "one subject reports more than its share");
             }
@@ -291,3 +305,6 @@ async fn move_on(store: &Store, key: &BoardKey, settings: &VariantSettings) -> R
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
