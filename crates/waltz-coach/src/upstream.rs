@@ -8,6 +8,7 @@ mod address;
 mod body;
 mod budget;
 mod fallback;
+mod headers;
 mod hook;
 mod tls;
 
@@ -22,8 +23,7 @@ pub use budget::RetryBudget;
 use bytes::Bytes;
 pub use fallback::{Course, post_with_fallback};
 pub use hook::Hook;
-use http::{HeaderMap, HeaderName, HeaderValue, header};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 pub use tls::install_tls;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use waltz_model::AgentAdapters;
@@ -47,9 +47,6 @@ pub enum Call {
     /// Vectors.
     Embeddings,
 }
-
-/// The version of Anthropic's form that is spoken.
-const ANTHROPIC_VERSION: &str = "2023-06-01";
 
 /// How one upstream is reached.
 #[derive(Clone, Debug)]
@@ -213,7 +210,7 @@ impl Upstream {
             .tcp_nodelay(true)
             .pool_idle_timeout(Duration::from_secs(60))
             .user_agent(concat!("waltz/", env!("CARGO_PKG_VERSION")))
-            .default_headers(headers(&settings)?);
+            .default_headers(headers::of_calls(&settings)?);
         if !settings.allow_metadata {
             if let Some(address) = metadata_literal(&chat) {
                 return Err(SetupError::Metadata(address));
@@ -340,7 +337,7 @@ impl Upstream {
         if status.is_redirection() {
             return Err(CallError::Unusable(name.clone(), "a redirect, which is not followed".to_owned()));
         }
-        let retry_after_ms = retry_after_ms(body.headers());
+        let retry_after_ms = headers::retry_after_ms(body.headers());
         let head = body.head(64 * 1024).await;
         Err(CallError::Status { upstream: name.clone(), status: status.as_u16(), retry_after_ms, body: head })
     }
@@ -386,38 +383,4 @@ impl Upstream {
             }
         })
     }
-}
-
-/// The headers of every call; a key is marked so that it is never printed.
-fn headers(settings: &UpstreamSettings) -> Result<HeaderMap, SetupError> {
-    let UpstreamSettings { protocol, key, .. } = settings;
-    let mut headers = HeaderMap::new();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-    if *protocol == Protocol::Anthropic {
-        headers.insert("anthropic-version", HeaderValue::from_static(ANTHROPIC_VERSION));
-    }
-    if let Some(key) = key.as_ref().map(ExposeSecret::expose_secret) {
-        let (name, value) = match protocol {
-            Protocol::OpenAi => (header::AUTHORIZATION, format!("Bearer {key}")),
-            Protocol::Anthropic => (HeaderName::from_static("x-api-key"), key.to_owned()),
-        };
-        let mut value = HeaderValue::try_from(value).map_err(|_| SetupError::Key)?;
-        value.set_sensitive(true);
-        headers.insert(name, value);
-    }
-    Ok(headers)
-}
-
-fn retry_after_ms(headers: &HeaderMap) -> Option<u64> {
-    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
-    let milliseconds =
-        number("retry-after-ms").or_else(|| number("retry-after").map(|seconds| seconds * 1e3))?;
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "clamped to 0..=600000 right before"
-    )]
-    let clamped = milliseconds.clamp(0.0, 600_000.0) as u64;
-    Some(clamped)
 }

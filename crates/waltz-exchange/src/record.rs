@@ -47,6 +47,9 @@ pub struct ExchangeRecord {
     pub degraded: Option<String>,
     /// The id of the answer, for outcomes. It is waltz's own.
     pub response_id: Option<String>,
+    /// The id that the upstream gave it, which may not be unique.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream_id: Option<String>,
     /// The conversation agent.
     pub agent: String,
     /// Why a named agent answers, in words; `None` where the client asked for a model and got it.

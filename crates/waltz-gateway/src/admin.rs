@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use waltz_exchange::id;
+use waltz_exchange::release::ReleaseStatus;
 use waltz_exchange::rollback::RollbackStatus;
 use waltz_rollout::patch::Setup;
 use waltz_rollout::{Board, BoardEvent};
@@ -147,6 +148,15 @@ pub(crate) fn parse(key: &BoardKey, state: &str) -> Result<Board, Error> {
     serde_json::from_str(state).map_err(what)
 }
 
+/// Whether an operator wants to hear of an event at once.
+fn is_notice(event: &BoardEvent) -> bool {
+    match event {
+        BoardEvent::Suspect { .. } | BoardEvent::RolledBack(_) | BoardEvent::Frozen { .. } => true,
+        BoardEvent::Release(event) => event.to_status == ReleaseStatus::Aborted,
+        _ => false,
+    }
+}
+
 /// Puts a board and what happened on it into a change.
 pub(crate) fn fill(
     change: &mut RolloutChange,
@@ -162,7 +172,8 @@ pub(crate) fn fill(
     let status = if asked { RollbackStatus::Confirmed } else { RollbackStatus::Waiting };
     for event in events {
         let text = serde_json::to_string(event).map_err(written)?;
-        change.events.push(EventStored { number: 0, at, key: key.clone(), event: text });
+        let told = !is_notice(event);
+        change.events.push(EventStored { number: 0, at, key: key.clone(), event: text, told });
         if let BoardEvent::RolledBack(event) = event {
             change.rollbacks.push(RollbackStored { number: 0, event: event.clone(), status, review: None });
         }

@@ -114,7 +114,7 @@ fn sha256(text: &str) -> [u8; 32] {
 }
 
 /// Compares without stopping at the first difference.
-fn same(left: &[u8; 32], right: &[u8; 32]) -> bool {
+pub(crate) fn same(left: &[u8; 32], right: &[u8; 32]) -> bool {
     left.iter().zip(right).fold(0, |difference, (left, right)| difference | (left ^ right)) == 0
 }
 

@@ -29,6 +29,7 @@ pub mod route;
 pub mod router;
 pub mod server;
 pub mod settings;
+pub mod signer;
 pub mod trace;
 mod underway;
 pub mod variants;

@@ -23,6 +23,7 @@ use crate::admin::Error;
 use crate::idempotency::Answers;
 use crate::metrics::Metrics;
 use crate::recording::Recording;
+use crate::signer::Signer;
 use crate::trace::Traces;
 use crate::variants::Variants;
 
@@ -69,6 +70,8 @@ pub struct Gateway {
     pub store: Store,
     /// SHA-256 of the admin token.
     pub admin_sha256: [u8; 32],
+    /// Signs the ids of answers.
+    pub signer: Signer,
     /// Exchanges under way.
     pub tasks: TaskTracker,
     /// Fired when the gateway must stop taking requests.
@@ -100,11 +103,17 @@ impl Gateway {
     }
 
     /// A gateway over an open store.
-    pub fn new(live: Live, store: Store, admin_sha256: [u8; 32], traces: Option<Traces>) -> Arc<Self> {
+    pub fn new(
+        live: Live,
+        store: Store,
+        (admin_sha256, signer): ([u8; 32], Signer),
+        traces: Option<Traces>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             live: ArcSwap::from_pointee(live),
             store,
             admin_sha256,
+            signer,
             tasks: TaskTracker::new(),
             draining: CancellationToken::new(),
             stopping: CancellationToken::new(),

@@ -20,6 +20,8 @@ use crate::trace;
 pub struct Incoming {
     /// Its id.
     pub request_id: String,
+    /// The id of the answer, should there be one.
+    pub response_id: String,
     /// The path.
     pub path: &'static str,
     /// When it came, by the wall clock.
@@ -121,6 +123,7 @@ impl Incoming {
     pub fn blank_record(&self) -> ExchangeRecord {
         let mut record =
             blank_record(self.request_id.clone(), self.caller.tenant.clone(), self.path, self.at);
+        record.response_id = Some(self.response_id.clone());
         record.traceparent = trace::traceparent(&self.headers);
         if let Ok(Some(session)) = session(&self.headers) {
             record.session_id = session;
@@ -151,6 +154,7 @@ pub fn blank_record(id: String, tenant: String, path: &str, at: Timestamp) -> Ex
         error: None,
         degraded: None,
         response_id: None,
+        upstream_id: None,
         agent: String::new(),
         route_reason: None,
         run: None,

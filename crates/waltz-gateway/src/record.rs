@@ -65,6 +65,8 @@ pub async fn record_stop(
 ) -> Recorded {
     let Stop { mut record, decision, error } = stop;
     record.decision = decision;
+    // There is no answer that could be reported on.
+    record.response_id = None;
     if let Some(error) = &error {
         record.status = error.status;
         record.error = Some(error.code.to_string());
@@ -98,6 +100,7 @@ pub async fn record_stop(
 /// Records an exchange whose task panicked. Its client's connection just ends, but it is not forgotten.
 pub fn record_panic(mut record: Box<ExchangeRecord>, began: Instant, gateway: &Gateway, live: &Live) {
     tracing::error!(request_id = %record.id, "an exchange panicked");
+    record.response_id = None;
     record.status = 500;
     record.error = Some("internal_error".to_owned());
     append(gateway, live, record, (began, Duration::ZERO), false).ok();

@@ -54,11 +54,11 @@ pub async fn respond(coached: Coached, client: &Client) -> Result<Responded, Sto
     record.attempts = tally.attempts;
     record.decision = decision;
     record.status = 200;
+    record.upstream_id = answer.id().map(str::to_owned);
     // Bytes that came can only be sent on where nothing has to be added to them.
     if (add_usage(&mut answer, tally.revisions) | add_id(&mut answer)) && !released {
         raw = Raw::Rewritten;
     }
-    record.response_id = answer.id().map(str::to_owned);
     let transparent = !may_change && depth == waltz_exchange::Depth::None;
     let summary = Summary { record: &record, rounds, transparent };
     let began = received.began;
@@ -133,6 +133,9 @@ pub fn final_headers(headers: &mut HeaderMap, record: &ExchangeRecord, rounds: u
 pub fn common_headers(headers: &mut HeaderMap, record: &ExchangeRecord) {
     reply::set(headers, "x-request-id", &record.id);
     reply::set(headers, "x-waltz-session-id", &record.session_id);
+    if let Some(id) = &record.response_id {
+        reply::set(headers, "x-waltz-response-id", id);
+    }
     reply::set(headers, "x-waltz-stage", &record.stage.to_string());
     if !record.variant.is_empty() {
         reply::set(headers, "x-waltz-variant", &record.variant);
@@ -167,7 +170,7 @@ fn add_usage(answer: &mut Answer, revisions: (u64, u64)) -> bool {
     true
 }
 
-/// An answer without a usable id gets one, so that an outcome can name it. Returns whether it had none.
+/// An answer without a usable id gets one, which clients rely on. Returns whether it had none.
 fn add_id(answer: &mut Answer) -> bool {
     let sound = |id: &str| (1..=256).contains(&id.len()) && !id.chars().any(char::is_control);
     let missing = !answer.id().is_some_and(sound);
@@ -295,6 +298,7 @@ impl Summary<'_> {
             "risk": record.risk.as_str(),
             "session_id": record.session_id,
             "evaluation_id": record.id,
+            "response_id": record.response_id,
             "degraded": record.degraded,
             "scanned": record.scanned,
             "coaching_tokens": record.usage.coaching_tokens,

@@ -41,7 +41,8 @@ where
     let Admitted { caller, live, headers, request_id, began, at, planned } = admitted;
     let (client, line) =
         line(live.settings.heartbeat, live.settings.patience, gateway.stopping.clone(), Dialect::of(path));
-    let incoming = Incoming { request_id, path, at, began, headers, body, caller, planned };
+    let response_id = gateway.signer.response_id(&request_id);
+    let incoming = Incoming { request_id, response_id, path, at, began, headers, body, caller, planned };
     let seen = Arc::clone(&live);
     let guarded = Arc::clone(gateway);
     // What is put on record should the exchange panic: all that is known before it begins.
@@ -144,13 +145,14 @@ mod tests {
     use super::*;
     use crate::auth::Caller;
     use crate::receive::Planned;
+    use crate::signer::Signer;
     use crate::trace::tests::live;
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_task_that_panics_is_on_record_with_its_run_and_its_session() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(waltz_store::Settings::at(folder.path())).await.unwrap();
-        let gateway = Gateway::new(live(), store, [0; 32], None);
+        let gateway = Gateway::new(live(), store, ([0; 32], Signer::new(String::new())), None);
         let mut headers = HeaderMap::new();
         reply::set(&mut headers, "x-waltz-session-id", "friday");
         let task = RunTask { id: "req_1".to_owned(), task: "draft".to_owned() };

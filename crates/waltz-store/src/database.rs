@@ -9,6 +9,7 @@ mod sqlite;
 
 use std::time::Duration;
 
+use postgres::Use;
 use secrecy::SecretString;
 use sqlx::sqlite::SqlitePool;
 
@@ -17,6 +18,8 @@ use crate::{Database, Error, Settings};
 
 /// How long one commit may take on a server that can go silent; then its connection is given up.
 pub(crate) const COMMIT_LIMIT: Duration = Duration::from_secs(60);
+/// How long a change of variants may take: a bit longer than the server gives it.
+pub(crate) const CHANGE_LIMIT: Duration = Duration::from_secs(12);
 
 /// A connection that writes. The drain owns one; another is for what people and lessons change.
 pub(crate) enum Writer {
@@ -31,7 +34,7 @@ impl Writer {
             Database::Sqlite => Self::Sqlite(sqlite::open_writer(settings).await?),
             Database::Postgres { url } => {
                 let instance = instance::of(&settings.data_dir)?;
-                let link = postgres::Link::open(url, Some(instance), settings.start_limit).await?;
+                let link = postgres::Link::open(url, Use::Drain(instance), settings.start_limit).await?;
                 Self::Postgres(Box::new(link))
             }
         };
@@ -48,7 +51,7 @@ impl Writer {
         match &settings.database {
             Database::Sqlite => sqlite::open_beside(settings).await.map(Self::Sqlite),
             Database::Postgres { url } => {
-                let link = postgres::Link::open(url, None, settings.start_limit).await?;
+                let link = postgres::Link::open(url, Use::Change, settings.start_limit).await?;
                 Ok(Self::Postgres(Box::new(link)))
             }
         }
@@ -135,7 +138,7 @@ pub(crate) async fn open_readers(settings: &Settings) -> Result<Readers, Error> 
             Ok(Readers::Sqlite(pool))
         }
         Database::Postgres { url } => {
-            let mut link = postgres::Link::open(url, None, settings.start_limit).await?;
+            let mut link = postgres::Link::open(url, Use::Read, settings.start_limit).await?;
             let server = link.server().to_owned();
             migrate::check(Transaction::Postgres(link.begin().await?), migrate::POSTGRES, &server).await?;
             let pool = link.pool(settings.readers.max(1));

@@ -35,7 +35,7 @@ const LESSONS_OF: Statement = Statement::both(
      AND variant = $3 ORDER BY number DESC LIMIT $4",
 );
 const EVENTS: Statement = Statement::both(
-    "SELECT number, at, agent, task_type, event FROM rollout_events
+    "SELECT number, at, agent, task_type, event, told FROM rollout_events
      WHERE (agent = $1 OR $1 IS NULL) AND (task_type = $2 OR $2 IS NULL) ORDER BY number DESC LIMIT $3",
 );
 const ROLLBACKS: Statement = Statement::both(
@@ -48,7 +48,7 @@ const ROLLBACKS_AFTER: Statement = Statement::both(
     "SELECT number, status, review, event FROM rollbacks WHERE number > $1 ORDER BY number LIMIT $2",
 );
 const UNTOLD: Statement = Statement::both(
-    "SELECT number, status, review, event FROM rollbacks WHERE NOT notified ORDER BY number LIMIT $1",
+    "SELECT number, at, agent, task_type, event, told FROM rollout_events WHERE NOT told ORDER BY number LIMIT $1",
 );
 const PROPOSALS: Statement = Statement::both(
     "SELECT version, proposal FROM proposals WHERE (status = $1 OR $1 IS NULL) ORDER BY number DESC LIMIT $2",
@@ -106,6 +106,8 @@ pub struct EventStored {
     pub key: BoardKey,
     /// What, as JSON.
     pub event: String,
+    /// Nobody has to be told of it, or somebody has taken that on.
+    pub told: bool,
 }
 
 /// A rollback with what people said of it.
@@ -217,14 +219,6 @@ impl Store {
         let operation = "read events of variants";
         let arguments = [agent.into(), task_type.into(), page(limit).into()];
         let rows = self.readers.fetch_all(EVENTS, &arguments).await.map_err(Error::database(operation))?;
-        let event = |row: &Row| {
-            Ok(EventStored {
-                number: row.try_get("number")?,
-                at: time(row, "at")?,
-                key: BoardKey { agent: row.try_get("agent")?, task_type: row.try_get("task_type")? },
-                event: row.try_get("event")?,
-            })
-        };
         rows.iter().map(|row| event(row).map_err(Error::database(operation))).collect()
     }
 
@@ -248,9 +242,12 @@ impl Store {
         rollbacks(self.readers.fetch_all(ROLLBACKS_AFTER, &[number.into(), page(limit).into()]).await)
     }
 
-    /// Rollbacks that nobody was told of yet, oldest first.
-    pub async fn untold_rollbacks(&self, limit: usize) -> Result<Vec<RollbackStored>, Error> {
-        rollbacks(self.readers.fetch_all(UNTOLD, &[page(limit).into()]).await)
+    /// What others have to be told of and nobody has taken on, oldest first.
+    pub async fn untold_events(&self, limit: usize) -> Result<Vec<EventStored>, Error> {
+        let operation = "read events of variants";
+        let rows = self.readers.fetch_all(UNTOLD, &[page(limit).into()]).await;
+        let rows = rows.map_err(Error::database(operation))?;
+        rows.iter().map(|row| event(row).map_err(Error::database(operation))).collect()
     }
 
     /// Proposals, newest first, of one status or of all.
@@ -272,6 +269,16 @@ impl Store {
 fn board(row: &Row) -> Result<BoardStored, sqlx::Error> {
     let key = BoardKey { agent: row.try_get("agent")?, task_type: row.try_get("task_type")? };
     Ok(BoardStored { key, version: row.try_get("version")?, state: row.try_get("state")? })
+}
+
+fn event(row: &Row) -> Result<EventStored, sqlx::Error> {
+    Ok(EventStored {
+        number: row.try_get("number")?,
+        at: time(row, "at")?,
+        key: BoardKey { agent: row.try_get("agent")?, task_type: row.try_get("task_type")? },
+        event: row.try_get("event")?,
+        told: row.try_get("told")?,
+    })
 }
 
 fn lessons(rows: Result<Vec<Row>, sqlx::Error>) -> Result<Vec<LessonStored>, Error> {

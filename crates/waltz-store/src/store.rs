@@ -165,7 +165,7 @@ impl Store {
             let ended = if keep { transaction.commit().await } else { transaction.undo().await };
             ended.map(|()| keep).map_err(Error::database(operation))
         };
-        let outcome = tokio::time::timeout(database::COMMIT_LIMIT, attempt).await.unwrap_or_else(|_| {
+        let outcome = tokio::time::timeout(database::CHANGE_LIMIT, attempt).await.unwrap_or_else(|_| {
             let source = sqlx::Error::Io(std::io::Error::from(std::io::ErrorKind::TimedOut));
             Err(Error::Database { operation, source })
         });
@@ -209,3 +209,6 @@ impl Store {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

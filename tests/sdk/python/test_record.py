@@ -24,7 +24,8 @@ def test_a_session_holds_the_whole_coaching(start):
     assert session["summary"]["exchanges"] == session["summary"]["coached_choices"] == 1
     (exchange,) = session["exchanges"]
     record = exchange["record"]
-    assert record["response_id"] == answer.id and record["id"] == answer._request_id
+    assert record["response_id"] == answer.waltz["response_id"] and record["id"] == answer._request_id
+    assert record["upstream_id"] == answer.id
     assert record["decision"] == "coached" and record["user_request"] == HARMFUL_PROMPT
     (choice,) = record["choices"]
 
@@ -79,7 +80,7 @@ def test_an_outcome_joins_its_answer(start):
     world = start(UNSAFE_THEN_SAFE)
     answer = coached(world)
     http = world.http()
-    report = {"response_id": answer.id, "success": True, "rating": 5, "comment": "thanks", "duration_ms": 12}
+    report = {"response_id": answer.waltz["response_id"], "success": True, "rating": 5, "comment": "thanks", "duration_ms": 12}
     response = http.post("/waltz/v1/outcomes", json=report)
     assert response.status_code == 200 and response.json()["recorded"] is True
     (exchange,) = world.session("s-1", outcomes=1)["exchanges"]
@@ -101,7 +102,7 @@ def test_an_outcome_joins_its_answer(start):
 def test_a_wrong_outcome_is_refused(start, change, status, param):
     world = start([{"text": HELP}])
     answer = world.client().chat.completions.create(model="mock", messages=HELLO)
-    report = {"response_id": answer.id, "success": True, **change}
+    report = {"response_id": answer.waltz["response_id"], "success": True, **change}
     response = world.http().post("/waltz/v1/outcomes", json=report)
     assert response.status_code == status
     error = response.json()["error"]

@@ -18,12 +18,13 @@ pub(super) type Found = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>>
 
 /// Why a name may not be connected to.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` leads only to metadata addresses")]
+#[error("`{0}` leads only to addresses that are not allowed")]
 struct Refused(String);
 
-/// Resolves names and leaves out metadata addresses.
+/// Resolves names and leaves out metadata addresses, and where that is wanted those of private networks.
 pub(super) struct Guard {
     lookup: Lookup,
+    allows_private: bool,
 }
 
 impl Guard {
@@ -35,7 +36,12 @@ impl Guard {
     }
 
     pub(super) fn new(lookup: Lookup) -> Self {
-        Self { lookup }
+        Self { lookup, allows_private: true }
+    }
+
+    /// The same without addresses of this machine and of private networks.
+    pub(super) fn without_private(self) -> Self {
+        Self { allows_private: false, ..self }
     }
 }
 
@@ -43,11 +49,13 @@ impl Resolve for Guard {
     fn resolve(&self, name: Name) -> Resolving {
         let name = name.as_str().to_owned();
         let found = (self.lookup)(name.clone());
+        let allows_private = self.allows_private;
         Box::pin(async move {
             let mut addresses = found.await?;
-            addresses.retain(|address| !is_metadata(address.ip()));
+            let allowed = |address: IpAddr| !is_metadata(address) && (allows_private || !is_private(address));
+            addresses.retain(|address| allowed(address.ip()));
             if addresses.is_empty() {
-                tracing::warn!(host = %name, "a name that leads only to metadata addresses is not connected to");
+                tracing::warn!(host = %name, "a name that leads only to addresses that are not allowed is not connected to");
                 return Err(Refused(name).into());
             }
             Ok(Box::new(addresses.into_iter()) as Addrs)
@@ -74,6 +82,18 @@ fn is_metadata(address: IpAddr) -> bool {
             let wraps = matches!((first, second, sixth), (0, 0, 0 | 0xffff) | (0x64, 0xff9b, _));
             address.is_unicast_link_local() || METADATA_V6.contains(&address) || wraps && is_metadata_v4(last)
         }
+    }
+}
+
+/// Whether an address is of this machine, of a private network or of a provider's inner one.
+fn is_private(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            let [first, second, ..] = address.octets();
+            let shared = first == 100 && (64..128).contains(&second);
+            address.is_private() || address.is_loopback() || address.is_unspecified() || shared
+        }
+        IpAddr::V6(address) => address.is_loopback() || address.is_unspecified() || address.is_unique_local(),
     }
 }
 
@@ -125,6 +145,26 @@ mod tests {
         for host in ["127.0.0.1", "10.0.0.1", "192.168.1.1", "[::1]", "localhost", "[fd00::1]", "8.8.8.8"] {
             let url = Url::parse(&format!("http://{host}/v1")).unwrap();
             assert_eq!(metadata_literal(&url), None, "{host}");
+        }
+    }
+
+    #[test]
+    fn private_addresses_are_known() {
+        for address in [
+            "127.0.0.1",
+            "10.1.2.3",
+            "172.16.0.1",
+            "192.168.1.1",
+            "100.64.0.1",
+            "0.0.0.0",
+            "::1",
+            "fd12::1",
+            "::ffff:10.0.0.1",
+        ] {
+            assert!(is_private(address.parse().unwrap()), "{address}");
+        }
+        for address in ["8.8.8.8", "172.32.0.1", "100.128.0.1", "2606:4700::1111"] {
+            assert!(!is_private(address.parse().unwrap()), "{address}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! Tells others of something: a signed message to an address that the operator has named. The same rules hold as for
-//! upstreams: no redirects, no proxies, no metadata addresses.
+//! upstreams: no redirects, no proxies, no metadata addresses. A name must not lead to a private network either, unless
+//! the operator says so; one who writes down a private address has said so.
 
 use std::time::Duration;
 
@@ -21,7 +22,17 @@ pub struct Hook {
 
 impl Hook {
     /// Makes the client. Nothing is connected yet.
-    pub fn new(url: &str, secret: SecretString, timeout: Duration) -> Result<Self, SetupError> {
+    pub fn new(
+        url: &str,
+        secret: SecretString,
+        timeout: Duration,
+        allow_private: bool,
+    ) -> Result<Self, SetupError> {
+        let guard = if allow_private { Guard::system() } else { Guard::system().without_private() };
+        Self::guarded(url, secret, timeout, guard)
+    }
+
+    fn guarded(url: &str, secret: SecretString, timeout: Duration, guard: Guard) -> Result<Self, SetupError> {
         let url = Url::parse(url).map_err(|error| SetupError::Url(error.to_string()))?;
         if let Some(address) = metadata_literal(&url) {
             return Err(SetupError::Metadata(address));
@@ -31,7 +42,7 @@ impl Hook {
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .user_agent(concat!("waltz/", env!("CARGO_PKG_VERSION")))
-            .dns_resolver(Guard::system())
+            .dns_resolver(guard)
             .build()
             .map_err(|error| SetupError::Client(error.to_string()))?;
         Ok(Self { url, secret, timeout, client })
@@ -56,5 +67,45 @@ impl Hook {
             .await
             .map_err(|error| if error.is_timeout() { "timeout" } else { "unreachable" })?;
         if answer.status().is_success() { Ok(()) } else { Err("status") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::sync::Arc;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A name that leads to a private network is connected to only where the operator allows it.
+    #[tokio::test]
+    async fn fault_F80_webhook_abuse() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let here = listener.local_addr().unwrap();
+        let served = tokio::spawn(async move {
+            for _ in 0..2 {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                assert_ne!(stream.read(&mut [0; 4096]).await.unwrap(), 0);
+                let head = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+                stream.write_all(head.as_bytes()).await.unwrap();
+            }
+        });
+        let named = format!("http://alerts.example:{}/hook", here.port());
+        let written = format!("http://{here}/hook");
+        let guard =
+            || Guard::new(Arc::new(move |_| Box::pin(async move { Ok(vec![SocketAddr::from(here)]) })));
+        for (url, guard, expected) in [
+            (&named, guard().without_private(), Err("unreachable")),
+            (&named, guard(), Ok(())),
+            (&written, guard().without_private(), Ok(())),
+        ] {
+            let secret = SecretString::from("a secret of some length");
+            let hook = Hook::guarded(url, secret, Duration::from_secs(60), guard).unwrap();
+            assert_eq!(hook.send("{}", 0).await, expected, "{url}");
+        }
+        served.await.unwrap();
     }
 }

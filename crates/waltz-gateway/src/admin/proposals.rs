@@ -153,7 +153,13 @@ impl Desk<'_> {
         });
         let change = RolloutChange {
             proposals: vec![ProposalStored { version, proposal: decided.clone() }],
-            events: vec![EventStored { number: 0, at: self.at, key: key.clone(), event: told.to_string() }],
+            events: vec![EventStored {
+                number: 0,
+                at: self.at,
+                key: key.clone(),
+                event: told.to_string(),
+                told: true,
+            }],
             ..RolloutChange::default()
         };
         if decided.status == ProposalStatus::Approved {

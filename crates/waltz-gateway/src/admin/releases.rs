@@ -112,7 +112,7 @@ impl Desk<'_> {
         let everywhere = BoardKey { agent: String::new(), task_type: String::new() };
         let change = RolloutChange {
             pause: Some(pause),
-            events: vec![EventStored { number: 0, at: self.at, key: everywhere, event }],
+            events: vec![EventStored { number: 0, at: self.at, key: everywhere, event, told: true }],
             ..RolloutChange::default()
         };
         // It names no version, so that nobody can be faster.

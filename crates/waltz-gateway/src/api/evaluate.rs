@@ -189,7 +189,6 @@ fn fill(entry: &mut ExchangeRecord, live: &Live, asked: &Evaluation, request: &C
     entry.subject = request.subject().map(|subject| id::sha256_hex(subject.as_bytes()));
     entry.user_request = request.user_request();
     entry.context = context(request);
-    entry.response_id = Some(id::new_response_id());
 }
 
 fn body<'a>(

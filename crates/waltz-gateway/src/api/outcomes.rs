@@ -36,6 +36,9 @@ async fn store(
             mistakes.iter().map(|(field, allowed)| format!("`{field}` {allowed}")).collect();
         return Err(ApiError::invalid(all.join("; "), Some(field)));
     }
+    if !gateway.signer.made(&outcome.response_id) {
+        return Err(unknown(&outcome.response_id));
+    }
     // A fresh answer may still be on its way from the journal to the database.
     let settled = gateway.settled().await;
     let found = gateway.store.exchange_of_response(caller.scope(), &outcome.response_id).await;
@@ -43,14 +46,7 @@ async fn store(
         if !settled {
             return Err(behind());
         }
-        return Err(ApiError {
-            status: 404,
-            kind: "invalid_request_error".into(),
-            message: format!("no answer with the id `{}` is on record", outcome.response_id),
-            param: Some("response_id".to_owned()),
-            code: "response_not_found".into(),
-            retry: Retry::Never,
-        });
+        return Err(unknown(&outcome.response_id));
     };
     for text in [&mut outcome.comment, &mut outcome.error_class].into_iter().flatten() {
         *text = gateway.live.load().settings.personal.stored(text).into_owned();
@@ -60,6 +56,20 @@ async fn store(
     let entry = Entry::Outcome { outcome, tenant: record.tenant, received_at, id: id.clone(), lesson };
     gateway.append(&entry).map_err(|error| unavailable(&error))?;
     Ok(id)
+}
+
+/// The error for an id that is not one of an answer.
+fn unknown(id: &str) -> ApiError {
+    ApiError {
+        status: 404,
+        kind: "invalid_request_error".into(),
+        message: format!(
+            "no answer with the id `{id}` is on record; an answer's header `x-waltz-response-id` has it"
+        ),
+        param: Some("response_id".to_owned()),
+        code: "response_not_found".into(),
+        retry: Retry::Never,
+    }
 }
 
 /// The error for a question that the database cannot answer yet.

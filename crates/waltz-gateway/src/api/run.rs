@@ -87,6 +87,8 @@ async fn carry_out(
 ) -> Result<Over, Stop> {
     let mut entry = Box::new(incoming.blank_record());
     entry.stage = live.settings.stage;
+    // Its tasks have answers.
+    entry.response_id = None;
     if let Some(error) = unrecordable(gateway, live) {
         return Err(Stop::new(entry, Decision::Failed, error));
     }

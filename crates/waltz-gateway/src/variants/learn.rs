@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
+use waltz_exchange::release::{PROGRAM, ReleaseStatus};
 use waltz_exchange::variant::LessonKind;
 use waltz_rollout::decide::Action;
 use waltz_rollout::{Board, BoardEvent};
@@ -200,7 +201,8 @@ async fn learn(store: &Store, key: &BoardKey, settings: &VariantSettings) -> Res
             say(key, &events);
             learned = true;
             let asks = |event: &BoardEvent| matches!(event, BoardEvent::Decided { decision, .. } if decision.action == Action::HumanApproval);
-            if events.iter().any(asks) {
+            // Versions of the program are proposed by whoever configures them.
+            if events.iter().any(asks) && key.agent != PROGRAM {
                 desk(store, settings).ask(&board).await?;
             }
             if is_all {
@@ -262,6 +264,19 @@ fn say(key: &BoardKey, events: &[BoardEvent]) {
             BoardEvent::Frozen { reason } => {
                 tracing::error!(agent, task_type, reason, "variants are frozen until a person looks");
             }
+            BoardEvent::Suspect { variant, .. } => {
+                tracing::warn!(agent, task_type, variant, "a variant is suspect; its traffic stays");
+            }
+            BoardEvent::Release(event) if event.to_status == ReleaseStatus::Aborted => {
+                let reasons = event.reasons.join("; ");
+                tracing::warn!(
+                    agent,
+                    task_type,
+                    release = event.release_id,
+                    reasons,
+                    "a release was given up"
+                );
+            }
             BoardEvent::SubjectCapped { subject, variant } => {
                 tracing::warn!(agent, task_type, variant, subject, "one subject reports more than its share");
             }
@@ -302,3 +317,6 @@ async fn move_on(store: &Store, key: &BoardKey, settings: &VariantSettings) -> R
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -244,9 +244,8 @@ mod tests {
             (None, &harmful, (None, None)),
         ] {
             assert_eq!(rates(prompt, &[answer]), expected, "{prompt:?} {answer:?}");
-            let mut record = record(Decision::Released, None);
+            let mut record = record(Decision::Released, Some(answer.clone()));
             record.prompt_verdict = prompt.cloned();
-            record.choices[0].final_verdict = Some(answer.clone());
             let safety = safety(&record).unwrap();
             assert_eq!((safety.unsafe_answer, safety.overrefused), expected);
         }

@@ -71,11 +71,13 @@ struct Lines {
 
 impl Lines {
     fn open(path: PathBuf, keys: &'static [&'static str]) -> io::Result<Self> {
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error),
         };
+        // A line may be cut off in the middle of a letter.
+        let text = String::from_utf8_lossy(&bytes);
         if !text.is_empty() && !text.ends_with('\n') {
             // The end of a line that a crash cut off must not spoil the next one.
             OpenOptions::new().append(true).open(&path)?.write_all(b"\n")?;
@@ -113,15 +115,16 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("waltz-mirror-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("lines.jsonl");
-        fs::write(&path, "{\"id\":\"a\"}\n{\"id\":\"to").unwrap();
+        // Cut off in the middle of a letter of two bytes.
+        fs::write(&path, b"{\"id\":\"a\"}\n{\"id\":\"t\xc3").unwrap();
         let mut lines = Lines::open(path.clone(), &["id"]).unwrap();
         for id in ["a", "torn", "torn"] {
             lines.add(&json!({"id": id})).unwrap();
         }
         let mut again = Lines::open(path.clone(), &["id"]).unwrap();
         again.add(&json!({"id": "torn"})).unwrap();
-        let text = fs::read_to_string(&path).unwrap();
-        assert_eq!(text, "{\"id\":\"a\"}\n{\"id\":\"to\n{\"id\":\"torn\"}\n");
+        let bytes = fs::read(&path).unwrap();
+        assert_eq!(bytes, b"{\"id\":\"a\"}\n{\"id\":\"t\xc3\n{\"id\":\"torn\"}\n");
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -26,6 +26,7 @@ pub(super) const SQLITE: &[Migration] = &[
         name: "variants",
         sql: include_str!("../../migrations/sqlite/0004_variants.sql"),
     },
+    Migration { version: 5, name: "notices", sql: include_str!("../../migrations/sqlite/0005_notices.sql") },
 ];
 
 /// All migrations of PostgreSQL in order.
@@ -45,6 +46,11 @@ pub(super) const POSTGRES: &[Migration] = &[
         version: 4,
         name: "variants",
         sql: include_str!("../../migrations/postgres/0004_variants.sql"),
+    },
+    Migration {
+        version: 5,
+        name: "notices",
+        sql: include_str!("../../migrations/postgres/0005_notices.sql"),
     },
 ];
 

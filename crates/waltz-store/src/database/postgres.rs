@@ -21,31 +21,52 @@ const ACQUIRE_LIMIT: Duration = Duration::from_secs(2);
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const LONGEST_RETRY: Duration = Duration::from_secs(1);
 
-/// What the server is asked to do on the connection that writes: stop a statement that waits for too
-/// long, and soon notice that a gateway is gone, so that its lock is free when it starts elsewhere.
-const HABITS: &str = "SET statement_timeout = '60s'; SET idle_in_transaction_session_timeout = '60s';
-    SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3";
+/// What the server is asked to do on connections that write: soon notice that a gateway is gone.
+const KEEPALIVE: &str =
+    "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3";
+
+/// What a connection is for, and what the server is asked to do on it.
+#[derive(Clone, Copy)]
+pub(super) enum Use {
+    /// It drains the journal of an instance: a statement that waits for too long is stopped, and the lock of a gateway
+    /// that is gone is soon free, so that it can start elsewhere.
+    Drain(Uuid),
+    /// It changes what all gateways share: one that stands still in the middle of that, with locks, is soon cut off, and
+    /// others wait for their turn longer than that takes.
+    Change,
+    /// It reads.
+    Read,
+}
+
+impl Use {
+    fn limits(self) -> Option<&'static str> {
+        match self {
+            Self::Drain(_) => {
+                Some("SET statement_timeout = '60s'; SET idle_in_transaction_session_timeout = '60s'")
+            }
+            Self::Change => {
+                Some("SET statement_timeout = '10s'; SET idle_in_transaction_session_timeout = '5s'")
+            }
+            Self::Read => None,
+        }
+    }
+}
 
 /// A connection that is made anew when it was given up.
 pub(crate) struct Link {
     options: PgConnectOptions,
     /// Database and host, for messages. Never the user's password.
     server: String,
-    /// Whose journal is drained here; `None` on a connection that only reads.
-    instance: Option<Uuid>,
+    purpose: Use,
     connection: Option<PgConnection>,
 }
 
 impl Link {
     /// Connects. A server that is away is asked again until `limit` has passed.
-    pub(super) async fn open(
-        url: &SecretString,
-        instance: Option<Uuid>,
-        limit: Duration,
-    ) -> Result<Self, Error> {
+    pub(super) async fn open(url: &SecretString, purpose: Use, limit: Duration) -> Result<Self, Error> {
         let options = options(url)?.application_name("waltz");
         let server = describe(&options);
-        let mut link = Self { options, server, instance, connection: None };
+        let mut link = Self { options, server, purpose, connection: None };
         let started = Instant::now();
         let mut pause = FIRST_RETRY;
         loop {
@@ -83,7 +104,10 @@ impl Link {
 
     /// The key of this gateway's rows.
     pub(super) fn instance(&self) -> String {
-        self.instance.map(|instance| instance.to_string()).unwrap_or_default()
+        match self.purpose {
+            Use::Drain(instance) => instance.to_string(),
+            Use::Change | Use::Read => String::new(),
+        }
     }
 
     /// Begins a transaction, after connecting where there is no connection.
@@ -126,8 +150,11 @@ impl Link {
         let attempt = async {
             let mut connection = PgConnection::connect_with(&self.options).await?;
             let mut ours = true;
-            if let Some(instance) = self.instance {
-                sqlx::raw_sql(HABITS).execute(&mut connection).await?;
+            if let Some(limits) = self.purpose.limits() {
+                sqlx::raw_sql(KEEPALIVE).execute(&mut connection).await?;
+                sqlx::raw_sql(limits).execute(&mut connection).await?;
+            }
+            if let Use::Drain(instance) = self.purpose {
                 // The lower half of a random id is as good a key as a hash of it.
                 let key = (instance.as_u128() as u64).cast_signed();
                 let query = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)");

@@ -106,6 +106,7 @@ pub(crate) fn released(id: &str, tenant: &str, session: &str, seconds: i64, requ
         error: None,
         degraded: None,
         response_id: Some(format!("resp-{id}")),
+        upstream_id: None,
         agent: "default".to_owned(),
         route_reason: Some("rule `words` (priority 10): words are the writer's".to_owned()),
         run: Some(RunTask { id: "req_run".to_owned(), task: "write".to_owned() }),

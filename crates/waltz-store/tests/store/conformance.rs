@@ -66,6 +66,8 @@ conformance!(
         of_many_that_change_a_board_one_wins,
         rollbacks_and_proposals_are_decided_once,
         the_kill_switch_is_kept,
+        each_notice_is_taken_on_once,
+        the_secret_is_made_once,
     }
 );
 

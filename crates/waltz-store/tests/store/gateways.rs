@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use sqlx::{Connection as _, PgConnection};
-use waltz_store::{Database, Error, Settings, Store};
+use waltz_exchange::release::Pause;
+use waltz_store::{BoardKey, BoardStored, Database, Error, RolloutChange, Settings, Store};
 
 use crate::common::{coached, exchange};
 use crate::home::{Home, Kind, append, refusal, set};
@@ -61,6 +63,42 @@ async fn two_gateways_share_sessions_under_load() {
     assert_eq!(home.stored().await.len(), 801);
 }
 
+/// A gateway that waits for one board must not keep another from turning the kill switch.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_that_waits_for_a_board_keeps_no_one_from_pausing() {
+    let home = Home::new(Kind::Postgres).await;
+    let (one, two) = (home.open_patient().await, home.neighbour().open_patient().await);
+    let key = BoardKey { agent: "writer".to_owned(), task_type: "docs".to_owned() };
+    let board = |version, state: &str| {
+        let board = BoardStored { key: key.clone(), version, state: state.to_owned() };
+        RolloutChange { board: Some(board), ..RolloutChange::default() }
+    };
+    assert!(one.change_rollout(&board(0, "old")).await.unwrap());
+    let mut holder = PgConnection::connect(home.url.as_deref().unwrap()).await.unwrap();
+    let mut held = holder.begin().await.unwrap();
+    sqlx::query("SELECT state FROM boards FOR UPDATE").execute(&mut *held).await.unwrap();
+    let waiting = board(1, "new");
+    let waiting = async { one.change_rollout(&waiting).await.unwrap() };
+    let paused = async {
+        let mut watch = PgConnection::connect(home.url.as_deref().unwrap()).await.unwrap();
+        let waits = "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
+            AND datname = current_database()";
+        while sqlx::query_scalar::<_, i64>(waits).fetch_one(&mut watch).await.unwrap() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let pause = Pause { by: "ann".to_owned(), at: Timestamp::UNIX_EPOCH, reason: None };
+        let change = RolloutChange { pause: Some(Some(pause)), ..RolloutChange::default() };
+        assert!(two.change_rollout(&change).await.unwrap());
+        // Only now may the other go on.
+        held.rollback().await.unwrap();
+    };
+    let (changed, ()) = tokio::join!(waiting, paused);
+    assert!(changed);
+    assert!(one.rollout_state().await.unwrap().paused.is_some());
+    one.close().await.unwrap();
+    two.close().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn four_first_starts_at_once_migrate_once() {
     let home = Home::new(Kind::Postgres).await;
@@ -78,7 +116,7 @@ async fn four_first_starts_at_once_migrate_once() {
     }
     assert_eq!(home.stored().await.len(), 4);
     let tables = home.tables().await;
-    assert_eq!(tables.number("SELECT COUNT(*) FROM schema_version").await, 4);
+    assert_eq!(tables.number("SELECT COUNT(*) FROM schema_version").await, 5);
     assert_eq!(tables.number("SELECT COUNT(*) FROM journal_positions").await, 4);
 }
 

@@ -101,10 +101,10 @@ mod cases {
         tables.run("INSERT INTO schema_version (version, name) VALUES (99, 'future')").await;
         tables.close().await;
         let message = refusal(home.settings()).await;
-        assert!(message.contains("version 99") && message.contains("up to 4"), "{message}");
+        assert!(message.contains("version 99") && message.contains("up to 5"), "{message}");
         assert!(matches!(
             Store::open_for_reading(&home.settings()).await,
-            Err(Error::SchemaTooNew { found: 99, known: 4 })
+            Err(Error::SchemaTooNew { found: 99, known: 5 })
         ));
     }
 

@@ -12,6 +12,7 @@ use anyhow::Context;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use waltz_exchange::release::ReleaseKind;
+use waltz_gateway::signer::Signer;
 use waltz_gateway::variants::{learn, program};
 use waltz_gateway::{Gateway, Live};
 use waltz_store::Store;
@@ -76,7 +77,8 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
     let address = listener.local_addr().context("cannot read the address")?;
     // What is wrong with the settings was said with the rest of the configuration.
     let (exporter, traces) = telemetry::read(&sources.environment).0.map(Exporter::new).unzip();
-    let gateway = Gateway::new(live, store, admin, traces.flatten());
+    let signer = Signer::new(store.secret().await.context("cannot read the secret of the store")?);
+    let gateway = Gateway::new(live, store, (admin, signer), traces.flatten());
     let telemetry = exporter.map(|exporter| exporter.start(&gateway));
     // What was learned and paused holds from the first request on.
     gateway.refresh().await.context("cannot read the variants")?;

@@ -222,7 +222,7 @@ impl Office {
         Self::with(who, VariantSettings::default(), Vec::new()).await
     }
 
-    async fn with(who: &Who, settings: VariantSettings, agents: Vec<(String, Setup)>) -> Result<Self, Exit> {
+    async fn with(who: &Who, settings: VariantSettings, agents: Vec<KnownAgent>) -> Result<Self, Exit> {
         let store = data::settings(&who.options())?;
         let user = || std::env::var("USER").ok().filter(|user| !user.is_empty());
         let by = who.by.clone().or_else(user).unwrap_or_else(|| "operator".to_owned());

@@ -273,12 +273,38 @@ async fn evaluate_guards_an_answer_made_elsewhere() {
     assert_eq!(wrong.status, 400);
 }
 
+/// An upstream may give the same id to every answer, and anybody may invent one.
+#[tokio::test]
+async fn outcomes_name_answers_by_ids_that_waltz_signed() {
+    let mock = Mock::start("");
+    let gateway = Gateway::over(&mock, "");
+    let (one, two) = (gateway.ask("Hello").await, gateway.ask_stream("Hello again").await);
+    let report = async |id: &str| {
+        let body = json!({"response_id": id, "rating": 5}).to_string();
+        gateway.post("/waltz/v1/outcomes", body, &[]).await
+    };
+    assert_eq!(one.json()["waltz"]["response_id"], one.response_id());
+    let own = gateway.record_of(&one).await;
+    assert_eq!((&own["response_id"], &own["upstream_id"]), (&json!(one.response_id()), &one.json()["id"]));
+    let other = one.response_id().replace(['0', '1'], "2");
+    for wrong in [one.json()["id"].as_str().unwrap(), one.header("x-request-id"), &other, "resp_1_2"] {
+        let refused = report(wrong).await;
+        assert_eq!(refused.error(), (404, "response_not_found".to_owned()), "{wrong}");
+    }
+    assert_eq!(report(&two.response_id()).await.status, 200, "a stream says it in its headers");
+    for (reply, rating) in [(&one, json!(null)), (&two, json!(5))] {
+        assert_eq!(gateway.session_of(reply).await["exchanges"][0]["rating"], rating);
+    }
+    let failed = gateway.chat(json!({"messages": "none"})).await;
+    assert_eq!((failed.status, failed.header("x-waltz-response-id")), (400, ""), "there is no answer");
+}
+
 #[tokio::test]
 async fn outcomes_need_a_known_answer_and_sound_values() {
     let mock = Mock::start("");
     let gateway = Gateway::over(&mock, "");
     let reply = gateway.ask("Hello").await;
-    let id = reply.json()["id"].as_str().unwrap().to_owned();
+    let id = reply.response_id();
     let send =
         async |body: serde_json::Value| gateway.post("/waltz/v1/outcomes", body.to_string(), &[]).await;
     let good =

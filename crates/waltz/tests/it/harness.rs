@@ -215,10 +215,9 @@ impl Gateway {
         peak.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
     }
 
-    /// Waits until the journal is in the database: a report on an unknown answer does that.
+    /// Waits until the journal is in the database: a question for an unknown session does that.
     pub async fn drain(&self) {
-        let body = json!({"response_id": "nobody", "success": true});
-        assert_eq!(self.post("/waltz/v1/outcomes", body.to_string(), &[]).await.status, 404);
+        assert_eq!(self.get("/waltz/v1/sessions/nobody", &[]).await.status, 404);
     }
 
     /// Sends bytes as they are and returns what comes back until the connection closes or goes quiet.
@@ -275,6 +274,13 @@ impl Reply {
 
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// The id to report an outcome by.
+    pub fn response_id(&self) -> String {
+        let id = self.header("x-waltz-response-id");
+        assert!(id.starts_with("resp_"), "{:?}", self.headers);
+        id.to_owned()
     }
 
     /// The text of the first choice.

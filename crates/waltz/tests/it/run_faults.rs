@@ -274,3 +274,23 @@ async fn gateway_takes_requests(gateway: &Gateway) -> bool {
     let request = crate::harness::client().get(format!("{}/healthz", gateway.url));
     request.send().await.is_ok()
 }
+
+/// A run may take long. What is changed meanwhile, such as by the kill switch, holds for the tasks that are left.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_is_done_by_the_configuration_of_its_own_time() {
+    let (url, mut is_asked, release) = held_upstream().await;
+    let mock = Mock::start("[[reply]]\ntext = \"By the new one.\"\n");
+    let gateway = Gateway::start(&format!("[[upstreams]]\nname = \"main\"\nurl = \"{url}\"\n{WORKER}"), &[]);
+    let calling = gateway.post(RUN, graph([task("first", &[]), task("second", &["first"])]), &[]);
+    let changing = async {
+        is_asked.recv().await.unwrap();
+        let file = gateway.folder.path().join("waltz.toml");
+        std::fs::write(file, format!("{}{WORKER}", mock.upstream("main"))).unwrap();
+        gateway.says("configuration reloaded").await;
+        release.send(()).unwrap();
+    };
+    let (reply, ()) = tokio::join!(calling, changing);
+    let texts: Vec<Value> =
+        reply.json()["results"].as_array().unwrap().iter().map(|result| result["text"].clone()).collect();
+    assert_eq!(texts, ["Well done.", "By the new one."], "{}", reply.text);
+}

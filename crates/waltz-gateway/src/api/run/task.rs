@@ -160,7 +160,7 @@ fn answered(headers: &HeaderMap, body: &[u8], is_read: bool) -> Result<Answered,
         rounds: word("x-waltz-rounds").and_then(|rounds| rounds.parse().ok()).unwrap_or(0),
         safe: ours.and_then(|ours| ours["unsafe"].as_bool()).map(|is_unsafe| !is_unsafe),
         degraded: word("x-waltz-degraded").map(str::to_owned),
-        response_id: answer.id().map(str::to_owned),
+        response_id: word("x-waltz-response-id").map(str::to_owned),
     })
 }
 

@@ -195,7 +195,8 @@ pub(super) async fn a_change_of_variants_is_all_or_nothing(store: &Store) {
     let open = store.open_lessons_of(&key(), 10).await.unwrap();
     let done =
         |number: i64, refused: Option<&str>| LearnedLesson { number, refused: refused.map(str::to_owned) };
-    let event = EventStored { number: 0, at: at(5), key: key(), event: r#"{"event":"x"}"#.to_owned() };
+    let event =
+        EventStored { number: 0, at: at(5), key: key(), event: r#"{"event":"x"}"#.to_owned(), told: true };
     let change = RolloutChange {
         learned: vec![done(open[0].number, None), done(open[1].number, Some("unknown variant"))],
         events: vec![event.clone()],
@@ -211,7 +212,10 @@ pub(super) async fn a_change_of_variants_is_all_or_nothing(store: &Store) {
     assert!(store.open_lessons_of(&key(), 10).await.unwrap().is_empty());
     assert!(store.boards_to_learn(10).await.unwrap().is_empty());
     let kept = store.lessons_of(&key(), "default", 10).await.unwrap();
-    assert_eq!(kept.len(), 1, "what was refused was not learned");
+    let numbers: Vec<i64> = kept.iter().map(|stored| stored.number).collect();
+    assert_eq!(numbers, [open[0].number], "what was refused was not learned");
+    assert_eq!(store.count_boards("writer").await.unwrap(), 1);
+    assert_eq!(store.count_boards("reader").await.unwrap(), 0);
 
     // Too late in one part is too late in all.
     for late in [
@@ -278,11 +282,6 @@ pub(super) async fn rollbacks_and_proposals_are_decided_once(store: &Store) {
     assert_eq!(store.rollbacks(None, 10).await.unwrap().len(), 2);
     assert_eq!(store.rollbacks_after(first.number, 10).await.unwrap(), waiting);
 
-    assert_eq!(store.untold_rollbacks(10).await.unwrap().len(), 2);
-    assert!(store.take_notice(first.number).await.unwrap());
-    assert!(!store.take_notice(first.number).await.unwrap(), "one gateway tells others");
-    assert_eq!(store.untold_rollbacks(10).await.unwrap(), waiting);
-
     let found = store.proposal("prop-1").await.unwrap().unwrap();
     assert_eq!(found, ProposalStored { version: 1, proposal: proposal("prop-1") });
     let decided = |status| {
@@ -294,6 +293,35 @@ pub(super) async fn rollbacks_and_proposals_are_decided_once(store: &Store) {
     assert!(results.0.unwrap() ^ results.1.unwrap(), "exactly one decision");
     assert!(store.proposals(Some(ProposalStatus::Pending), 10).await.unwrap().is_empty());
     assert_eq!(store.proposals(None, 10).await.unwrap()[0].version, 2);
+}
+
+pub(super) async fn each_notice_is_taken_on_once(store: &Store) {
+    let event = |number: i64, told| EventStored {
+        number,
+        at: at(number),
+        key: key(),
+        event: format!("{{\"event\":\"e{number}\"}}"),
+        told,
+    };
+    let events = vec![event(1, false), event(2, true), event(3, false)];
+    assert!(store.change_rollout(&RolloutChange { events, ..RolloutChange::default() }).await.unwrap());
+    let untold = store.untold_events(10).await.unwrap();
+    let told: Vec<_> = untold.iter().map(|stored| (stored.at, stored.event.as_str(), stored.told)).collect();
+    assert_eq!(told, [(at(1), r#"{"event":"e1"}"#, false), (at(3), r#"{"event":"e3"}"#, false)]);
+    assert_eq!(store.untold_events(1).await.unwrap(), untold[..1]);
+    assert!(store.take_notice(untold[0].number).await.unwrap());
+    assert!(!store.take_notice(untold[0].number).await.unwrap(), "one gateway tells others");
+    assert_eq!(store.untold_events(10).await.unwrap(), untold[1..]);
+    assert_eq!(store.rollout_events(None, None, 10).await.unwrap().len(), 3);
+}
+
+/// All gateways on a database have the same secret, and keep it.
+pub(super) async fn the_secret_is_made_once(store: &Store) {
+    let (one, two) = tokio::join!(store.secret(), store.secret());
+    let secret = one.unwrap();
+    assert!(secret.len() >= 64, "{secret}");
+    assert_eq!(secret, two.unwrap());
+    assert_eq!(secret, store.secret().await.unwrap());
 }
 
 pub(super) async fn the_kill_switch_is_kept(store: &Store) {

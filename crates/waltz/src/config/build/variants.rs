@@ -73,7 +73,8 @@ impl Check<'_> {
                 self.mistake(at("url"), "must be http:// or https:// with a host, and without credentials");
                 continue;
             }
-            match Hook::new(url, SecretString::from(secret), timeout) {
+            let allow_private = webhook.allow_private_addresses;
+            match Hook::new(url, SecretString::from(secret), timeout, allow_private) {
                 Ok(hook) => hooks.push(Arc::new(hook)),
                 Err(error) => self.mistake(at("url"), error.to_string()),
             }

@@ -230,10 +230,18 @@ pub(crate) struct Webhook {
     pub(crate) secret_env: String,
     /// Limit for one attempt; there are three.
     pub(crate) timeout_ms: u64,
+    /// Connect even where the name in `url` leads to this machine or a private network. An address in place of a name needs
+    /// no such permission.
+    pub(crate) allow_private_addresses: bool,
 }
 
 impl Default for Webhook {
     fn default() -> Self {
-        Self { url: String::new(), secret_env: String::new(), timeout_ms: 5_000 }
+        Self {
+            url: String::new(),
+            secret_env: String::new(),
+            timeout_ms: 5_000,
+            allow_private_addresses: false,
+        }
     }
 }

@@ -78,7 +78,7 @@ async fn fault_F05_upstream_500_then_ok(site: Site) {
 
 async fn report(gateway: &Operated, reply: &crate::harness::Reply, body: Value) -> u16 {
     let mut body = body;
-    body["response_id"] = reply.json()["id"].clone();
+    body["response_id"] = json!(reply.response_id());
     gateway.gateway.post("/waltz/v1/outcomes", body.to_string(), &[]).await.status
 }
 
@@ -120,7 +120,7 @@ async fn fault_F46_reward_hacking_by_user(site: Site) {
 }
 
 /// Lets the variants `fast` and `second` earn a name, and applies `fast`.
-async fn with_history(gateway: &Operated) {
+pub(super) async fn with_history(gateway: &Operated) {
     gateway.add("fast", "fast").await;
     gateway.add("second", "second").await;
     let mut asked = 0;
@@ -137,7 +137,7 @@ async fn with_history(gateway: &Operated) {
 }
 
 /// Lets what serves fail until it serves no more.
-async fn collapse(gateway: &Operated, serving: &str) -> Value {
+pub(super) async fn collapse(gateway: &Operated, serving: &str) -> Value {
     for number in 0..200 {
         let board = gateway.board().await;
         if board["serving"] != serving || !board["frozen"].is_null() {
@@ -349,7 +349,7 @@ async fn fault_F71_gate_inconclusive(site: Site) {
 async fn fault_F74_nan_or_adversarial_reward(site: Site) {
     let gateway = site.gateway();
     let (_, reply) = gateway.ask("s1", "harbour").await;
-    let id = reply.json()["id"].as_str().unwrap().to_owned();
+    let id = reply.response_id();
     gateway.learned(1).await;
     for field in [
         "\"rating\": NaN",

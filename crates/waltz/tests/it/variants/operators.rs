@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use waltz_exchange::id::hmac_sha256_hex;
 
+use super::faults::collapse;
 use super::{BY_HAND, SCRIPT, Site, all_visits, variant, visits};
 use crate::harness::receive;
 
@@ -232,6 +233,42 @@ async fn a_rollback_is_told_signed_and_told_again_when_it_was_not_heard() {
     let event: Value = serde_json::from_str(&body).unwrap();
     assert_eq!((&event["from_variant"], &event["to_variant"]), (&json!("fast"), &json!("default")));
     assert!(!head.contains(secret) && !gateway.gateway.log_text().contains(secret));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn suspects_frozen_boards_and_releases_that_were_given_up_are_told() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let config =
+        format!("{BY_HAND}[[webhooks]]\nurl = \"http://{address}/hook\"\nsecret_env = \"HOOK_SECRET\"\n");
+    let site = Site::sqlite(SCRIPT, &config);
+    let folder = std::sync::Arc::new(tempfile::tempdir().unwrap());
+    let gateway = site.gateway_in(folder, None, &[("HOOK_SECRET", "a secret of some length")]);
+    gateway.post("variants", json!({
+        "agent": "writer", "task_type": "docs", "name": "fast", "patch": [{"model": "fast"}], "live": false
+    })).await;
+    let body = json!({"agent": "writer", "task_type": "docs", "variant": "fast"});
+    let release = gateway.post("releases", body).await;
+    gateway.post(&format!("releases/{}", release["id"].as_str().unwrap()), json!({"command": "abort"})).await;
+    gateway.act("retire", "fast").await;
+    gateway.ask_many(0, 40, "harbour").await;
+    gateway.learned(40).await;
+    // There is nothing to go to, so that the board is frozen.
+    collapse(&gateway, "default").await;
+    let mut told = Vec::new();
+    for _ in 0..3 {
+        let (_, body) = receive(&listener, "200 OK").await;
+        let event: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((&event["agent_name"], &event["task_type"]), (&json!("writer"), &json!("docs")));
+        told.push(event["event"].as_str().unwrap().to_owned());
+        if event["event"] == "release" {
+            assert_eq!(event["to_status"], "aborted");
+        }
+    }
+    told.sort();
+    assert_eq!(told, ["frozen", "release", "suspect"]);
+    let log = gateway.gateway.log_text();
+    assert!(log.contains("a variant is suspect") && log.contains("frozen until a person looks"), "{log}");
 }
 
 /// The file holds although the store is away, and what it says is written once it is back.
