@@ -108,7 +108,7 @@ impl Guard {
         while self.recent.len() > settings.window {
             self.recent.pop_front();
         }
-        let metrics = window::compare(&self.recent, value, settings.window);
+        let metrics = self.window(value, settings);
         let breached = metrics.as_ref().is_some_and(|metrics| window::is_breached(metrics, settings));
         let turned = self.turn(breached, settings.window);
         if serves {
@@ -118,6 +118,11 @@ impl Guard {
         Watch { metrics, turned, alarm }
     }
 
+    /// The last outcomes beside all before them, where there are enough of both.
+    pub(crate) fn window(&self, value: &Value, settings: &RollbackSettings) -> Option<DegradationMetrics> {
+        window::compare(&self.recent, value, settings.window)
+    }
+
     /// Whether what is known so far wants a rollback under these settings, why, and the window's numbers.
     pub fn recheck(
         &self,
@@ -125,7 +130,7 @@ impl Guard {
         serves: bool,
         settings: &RollbackSettings,
     ) -> Option<(String, DegradationMetrics)> {
-        let metrics = window::compare(&self.recent, value, settings.window);
+        let metrics = self.window(value, settings);
         let reason = self.alarm(metrics.as_ref(), serves, settings)?;
         Some((reason, metrics.unwrap_or_default()))
     }

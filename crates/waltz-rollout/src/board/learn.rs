@@ -58,7 +58,7 @@ impl Board {
             run.suspect = standing == Standing::Suspect;
         }
         if self.may_roll_back(name) {
-            let worse = self.compare(name, success, metrics, settings);
+            let worse = self.compare(name, success, settings);
             let alarm = watch.alarm.map(|reason| (name.to_owned(), reason, metrics));
             if let Some((name, reason, metrics)) = alarm.or(worse) {
                 events.extend(self.roll_back(&name, reason, metrics, at, settings));
@@ -112,7 +112,7 @@ impl Board {
             let alarm = entry.guard.recheck(&entry.value, name == self.serving, &settings.rollback);
             let alarm = alarm.map(|(reason, metrics)| (name.clone(), reason, metrics));
             let ln_e = entry.rival.as_ref().map_or(0.0, TwoSample::ln_e);
-            let worse = self.outdone(&name, ln_e, DegradationMetrics::default(), settings);
+            let worse = self.outdone(&name, ln_e, settings);
             if let Some((name, reason, metrics)) = alarm.or(worse) {
                 // The others are looked at the next time, beside what serves then.
                 return self.roll_back(&name, reason, metrics, at, settings);
@@ -127,13 +127,7 @@ impl Board {
     }
 
     /// Sets the outcome beside those of the other side of each comparison. A release has its own.
-    fn compare(
-        &mut self,
-        name: &str,
-        success: bool,
-        metrics: DegradationMetrics,
-        settings: &Settings,
-    ) -> Option<Worse> {
+    fn compare(&mut self, name: &str, success: bool, settings: &Settings) -> Option<Worse> {
         if settings.rollback.mode != RollbackMode::Bounded
             || self.is_still()
             || self.running_release().is_some()
@@ -156,17 +150,11 @@ impl Board {
             }
         }
         let (other, ln_e) = found?;
-        self.outdone(&other, ln_e, metrics, settings)
+        self.outdone(&other, ln_e, settings)
     }
 
     /// Whether the evidence against a variant beside what serves is enough.
-    fn outdone(
-        &self,
-        name: &str,
-        ln_e: f64,
-        metrics: DegradationMetrics,
-        settings: &Settings,
-    ) -> Option<Worse> {
+    fn outdone(&self, name: &str, ln_e: f64, settings: &Settings) -> Option<Worse> {
         let bounded = settings.rollback.mode == RollbackMode::Bounded;
         let entry = self.entries.get(name).filter(|_| bounded && ln_e >= threshold(settings))?;
         let reason = format!(
@@ -176,6 +164,7 @@ impl Board {
             ln_e.exp(),
             threshold(settings).exp()
         );
+        let metrics = entry.guard.window(&entry.value, &settings.rollback).unwrap_or_default();
         Some((name.to_owned(), reason, metrics))
     }
 

@@ -114,3 +114,27 @@ fn block(share: f64) -> u32 {
 fn ln_ratio(hits: f64, n: f64, rate: f64, mean: f64) -> f64 {
     hits * (rate / mean).ln() + (n - hits) * ((1.0 - rate) / (1.0 - mean)).ln()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_the_newest_and_does_not_outlast_an_interruption() {
+        let mut process = TwoSample::new(0.5);
+        // A hundred failures and then 64 successes of the control wait; only the successes are bet on.
+        for step in 0..164 {
+            process.observe(false, step >= 100, 0.5);
+        }
+        let mut fresh = TwoSample::new(0.5);
+        for _ in 0..64 {
+            fresh.observe(false, true, 0.5);
+        }
+        assert_eq!(process, fresh);
+        process.interrupt();
+        for _ in 0..5 {
+            assert_eq!(process.observe(true, false, 0.5), 0.0, "no control waits");
+        }
+        assert!(process.observe(false, true, 0.5) > 0.0);
+    }
+}

@@ -369,3 +369,19 @@ fn a_hold_and_an_incident_outlast_a_pause() {
     let resumed = run.command(Command::Resume, "ann", 5, at(70), &settings).unwrap();
     assert_eq!((resumed.to_status, run.step.critical), (ReleaseStatus::Held, 1));
 }
+
+#[test]
+#[expect(non_snake_case, reason = "the fault's number")]
+fn fault_F71_fifty_answers_prove_nothing_however_long_it_takes() {
+    let settings = ReleaseSettings::default();
+    let mut run = start("4week");
+    measure_control(&mut run, &settings);
+    for _ in 0..50 {
+        run.observe(Side::Candidate, true, Some(&SAFE), at(0), &settings);
+    }
+    for weeks in 1..50 {
+        assert_eq!(run.tick(at(weeks * WEEK), &settings), None);
+        assert_eq!(missing(&run, weeks * WEEK, &settings)[0], "50 outcomes of at least 205");
+    }
+    assert_eq!((run.release.status, run.percent(100)), (ReleaseStatus::Running, 10));
+}

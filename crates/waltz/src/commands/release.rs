@@ -130,7 +130,7 @@ async fn act(desk: &Desk<'_>, action: Action, json: bool) -> Result<(), Exit> {
 }
 
 /// A release in one line, and why its step does not go on.
-fn line(view: &ReleaseView) -> String {
+pub(super) fn line(view: &ReleaseView) -> String {
     let release = &view.release;
     let why = match &view.assessment {
         Some(Assessment::Wait(missing)) => format!("; waits: {}", missing.join("; ")),

@@ -47,6 +47,7 @@ fn lesson(exchange_id: &str, kind: LessonKind) -> Lesson {
         task_type: key().task_type,
         at: at(0),
         outcome: learned_from("default"),
+        served: (kind == LessonKind::Reported).then(|| learned_from("default")),
     }
 }
 

@@ -3,6 +3,8 @@
 use waltz_exchange::proposal::Proposal;
 use waltz_gateway::admin::{BoardView, Explained, Queue, RollbackView};
 
+use crate::commands::release;
+
 /// A board with its variants.
 pub(super) fn board(view: &BoardView) -> Vec<String> {
     let mut lines = vec![format!("{}/{}  serves {}", view.agent, view.task_type, view.serving)];
@@ -12,6 +14,8 @@ pub(super) fn board(view: &BoardView) -> Vec<String> {
     if view.paused {
         lines.push("  paused".to_owned());
     }
+    let under_way = view.release.iter().filter(|release| release.assessment.is_some());
+    lines.extend(under_way.map(|view| format!("  {}", release::line(view))));
     for variant in &view.variants {
         lines.push(format!(
             "  {:24} {:12} share {:>4.0} %  Q {:.3}  lately {:.3}  {} outcomes, {:.0} % succeeded",

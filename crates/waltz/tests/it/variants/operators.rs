@@ -210,6 +210,34 @@ async fn a_new_variant_begins_with_what_similar_agents_learned() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn people_are_asked_about_what_only_they_may_apply() {
+    let site = Site::sqlite(SCRIPT, BY_HAND);
+    let gateway = site.gateway();
+    gateway.add("bad", "bad").await;
+    gateway.act("apply", "bad").await;
+    gateway.add("fast", "fast").await;
+    let mut asked = 0;
+    let found = loop {
+        gateway.ask_many(asked, 10, "harbour").await;
+        asked += 10;
+        gateway.learned(asked as u64).await;
+        let queue = gateway.get("proposals").await;
+        if let Some(found) = queue["proposals"].as_array().and_then(|all| all.first()) {
+            break found.clone();
+        }
+        assert!(asked < 400, "{queue:#}");
+    };
+    assert_eq!(
+        (&found["proposal_type"], &found["variant"]),
+        (&json!("crl_promote_variant_to_default"), &json!("fast"))
+    );
+    gateway.ask_many(asked, 20, "harbour").await;
+    gateway.learned(asked as u64 + 20).await;
+    let queue = gateway.get("proposals").await;
+    assert_eq!(queue["proposals"].as_array().unwrap().len(), 1, "once: {queue:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_rollback_is_told_signed_and_told_again_when_it_was_not_heard() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
