@@ -7,6 +7,7 @@
 mod address;
 mod body;
 mod budget;
+mod call_error;
 mod fallback;
 mod headers;
 mod hook;
@@ -21,6 +22,7 @@ use address::{Guard, metadata_literal};
 pub use body::{Body, parse_answer, seconds_now};
 pub use budget::RetryBudget;
 use bytes::Bytes;
+pub use call_error::CallError;
 pub use fallback::{Course, post_with_fallback};
 pub use hook::Hook;
 use secrecy::SecretString;
@@ -127,64 +129,6 @@ pub struct Target {
     pub upstream: Arc<Upstream>,
     /// Which model, by the upstream's own name.
     pub model: String,
-}
-
-/// Why a call gave no usable answer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CallError {
-    /// All slots are taken.
-    #[error("upstream `{0}` has no free slot")]
-    Shed(String),
-    /// No connection, or it broke.
-    #[error("upstream `{0}` cannot be reached")]
-    Unreachable(String),
-    /// A time-out; the second field says which.
-    #[error("upstream `{0}` was too slow: {1}")]
-    Timeout(String, &'static str),
-    /// The answer is unusable.
-    #[error("upstream `{0}` sent an unusable answer: {1}")]
-    Unusable(String, String),
-    /// An HTTP error.
-    #[error("upstream `{upstream}` answered {status}")]
-    Status {
-        /// Which upstream.
-        upstream: String,
-        /// Its status.
-        status: u16,
-        /// `retry-after-ms` or `retry-after`, in milliseconds.
-        retry_after_ms: Option<u64>,
-        /// The head of its body.
-        body: Bytes,
-    },
-}
-
-impl CallError {
-    /// Whether another try, here or elsewhere, may go better.
-    pub fn is_transient(&self) -> bool {
-        match self {
-            Self::Shed(_) | Self::Unreachable(_) | Self::Timeout(..) => true,
-            Self::Status { status, .. } => *status >= 500 || matches!(status, 408 | 409 | 429),
-            Self::Unusable(..) => false,
-        }
-    }
-
-    /// Whether the upstream does not want this request: a parameter, a model or a text that it refuses. The same request
-    /// would be refused again, and another one may not be.
-    pub fn refuses_request(&self) -> bool {
-        let Self::Status { status, .. } = self else { return false };
-        (400..500).contains(status) && !self.is_transient() && !matches!(status, 401 | 403)
-    }
-
-    /// A word for records and headers.
-    pub fn word(&self) -> &'static str {
-        match self {
-            Self::Shed(_) => "shed",
-            Self::Unreachable(_) => "unreachable",
-            Self::Timeout(..) => "timeout",
-            Self::Unusable(..) => "unusable",
-            Self::Status { .. } => "status",
-        }
-    }
 }
 
 impl Upstream {

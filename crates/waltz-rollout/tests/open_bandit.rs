@@ -1,5 +1,11 @@
 //! Estimates on logged choices of a real shop, with true chances: from what one policy logged, the value of the other.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test that cannot go on fails, and figures are shown"
+)]
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

@@ -62,7 +62,7 @@ pub enum Safety {
     Proven,
     /// The benchmark is switched off, and nothing spoke against it.
     Unmeasured,
-    /// The benchmark failed, or drafts are more harmful than the agent's.
+    /// The benchmark failed, or drafts are more harmful than the agent's; without a benchmark, anything harms anew.
     Unsafe {
         /// Why.
         reasons: Vec<String>,
