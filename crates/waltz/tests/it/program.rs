@@ -87,7 +87,7 @@ async fn weights_are_released_behind_the_gate_and_come_back_after_a_restart() {
     assert_eq!(record["program_choice"]["choice"]["variant"], "default", "{record}");
     until("no answer in shadow was counted", async || {
         let counted = only(&gateway).unwrap()["counted"].clone();
-        (counted.to_string() != begun["counted"].to_string()).then_some(())
+        (counted != begun["counted"]).then_some(())
     })
     .await;
     for percent in [5, 10, 25, 50] {

@@ -1,12 +1,14 @@
+use std::collections::BTreeSet;
+
 use waltz_exchange::release::ReleaseStatus;
 use waltz_exchange::rollback::{DegradationMetrics, RollbackEvent, RollbackStatus};
-use waltz_exchange::variant::{Lesson, SafetyOutcome, VariantOutcome};
+use waltz_exchange::variant::{Lesson, OutcomeClass, SafetyOutcome, VariantOutcome};
 use waltz_rollout::patch::Setup;
 use waltz_rollout::release::Command;
 use waltz_store::{BoardStored, Entry, RollbackStored, RolloutState};
 
 use super::*;
-use crate::admin::{Add, Start};
+use crate::admin::{Add, KnownAgent, Start};
 use crate::signer::Signer;
 use crate::trace::tests::live;
 
@@ -14,7 +16,7 @@ use crate::trace::tests::live;
 struct Place {
     folder: tempfile::TempDir,
     gateway: Arc<Gateway>,
-    agents: Vec<(String, Setup)>,
+    agents: Vec<KnownAgent>,
 }
 
 impl Place {
@@ -23,7 +25,8 @@ impl Place {
         let store = Store::open(waltz_store::Settings::at(folder.path())).await.unwrap();
         let gateway = Gateway::new(live(), store, ([0; 32], Signer::new(String::new())), None);
         let setup = Setup { model: "plain".to_owned(), ..Setup::default() };
-        Self { folder, gateway, agents: vec![("writer".to_owned(), setup)] }
+        let writer = KnownAgent { name: "writer".to_owned(), setup, abilities: BTreeSet::new() };
+        Self { folder, gateway, agents: vec![writer] }
     }
 
     fn store(&self) -> &Store {
@@ -74,6 +77,7 @@ fn lesson(id: &str, kind: LessonKind, task_type: &str, variant: &str) -> Lesson 
             context: waltz_exchange::variant::RequestContext::default(),
             safety: Some(SafetyOutcome { unsafe_answer: Some(false), ..SafetyOutcome::default() }),
         },
+        served: None,
     }
 }
 
