@@ -72,7 +72,6 @@ impl Hook {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
     use std::sync::Arc;
 
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -95,8 +94,7 @@ mod tests {
         });
         let named = format!("http://alerts.example:{}/hook", here.port());
         let written = format!("http://{here}/hook");
-        let guard =
-            || Guard::new(Arc::new(move |_| Box::pin(async move { Ok(vec![SocketAddr::from(here)]) })));
+        let guard = || Guard::new(Arc::new(move |_| Box::pin(async move { Ok(vec![here]) })));
         for (url, guard, expected) in [
             (&named, guard().without_private(), Err("unreachable")),
             (&named, guard(), Ok(())),
