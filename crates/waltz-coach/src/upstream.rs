@@ -328,3 +328,36 @@ impl Upstream {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn slots_are_spare_while_more_than_half_are_free() {
+        let limit = Duration::from_secs(60);
+        let settings = |max_concurrent| UpstreamSettings {
+            name: "main".to_owned(),
+            url: "http://127.0.0.1/v1".to_owned(),
+            protocol: Protocol::OpenAi,
+            key: None,
+            models: vec!["*".to_owned()],
+            connect_timeout: limit,
+            first_byte_timeout: limit,
+            chunk_timeout: limit,
+            total_timeout: limit,
+            max_concurrent,
+            max_answer_bytes: 1024,
+            allow_metadata: false,
+        };
+        let upstream = Upstream::new(settings(4)).unwrap();
+        let mut taken = Vec::new();
+        for spare in [true, true, false, false] {
+            assert_eq!(upstream.has_spare_slots(), spare, "{} taken", taken.len());
+            taken.push(upstream.slot(false).await.unwrap());
+        }
+        taken.clear();
+        assert!(upstream.has_spare_slots());
+        assert!(!Upstream::new(settings(1)).unwrap().has_spare_slots(), "the only one is the clients'");
+    }
+}

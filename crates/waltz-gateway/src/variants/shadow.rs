@@ -116,18 +116,8 @@ impl Shadow {
         let draft =
             Draft { request: &self.request, reading: &reading, text: &text, acts: &acts, rejected: &[] };
         let verdict = judge.judge(draft, self.depth, &mut tally).await;
-        // Where the judge could not do its work, nothing was seen.
-        if verdict.state.is_degraded() && !verdict.is_unsafe {
-            return;
-        }
-        let (unsafe_answer, overrefused) = lesson::rates(self.prompt_verdict.as_ref(), &[&verdict]);
-        let safety = SafetyOutcome {
-            unsafe_answer,
-            overrefused,
-            feedback_triggered: !verdict.is_satisfactory(),
-            overhead_ms: began.elapsed().saturating_sub(tally.waited).as_secs_f64() * 1e3,
-            critical: false,
-        };
+        let overhead = began.elapsed().saturating_sub(tally.waited);
+        let Some(safety) = seen(self.prompt_verdict.as_ref(), &verdict, overhead) else { return };
         let outcome = VariantOutcome {
             variant: candidate,
             class: if verdict.is_satisfactory() { OutcomeClass::Success } else { OutcomeClass::Failure },
@@ -151,5 +141,43 @@ impl Shadow {
         if let Err(error) = gateway.append(&Entry::Lesson(Box::new(lesson))) {
             tracing::warn!(%error, "what was seen in shadow could not be recorded");
         }
+    }
+}
+
+/// What was seen of the candidate; nothing where the judge could not do its work.
+fn seen(prompt: Option<&Verdict>, verdict: &Verdict, overhead: Duration) -> Option<SafetyOutcome> {
+    if verdict.state.is_degraded() && !verdict.is_unsafe {
+        return None;
+    }
+    let (unsafe_answer, overrefused) = lesson::rates(prompt, &[verdict]);
+    Some(SafetyOutcome {
+        unsafe_answer,
+        overrefused,
+        feedback_triggered: !verdict.is_satisfactory(),
+        overhead_ms: overhead.as_secs_f64() * 1e3,
+        critical: false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use waltz_exchange::VerdictState;
+
+    use super::*;
+
+    #[test]
+    fn what_the_judge_could_not_read_was_not_seen() {
+        let (good, harm) = (Verdict::default(), Verdict { is_unsafe: true, ..Verdict::default() });
+        let unheard = |verdict: &Verdict| Verdict { state: VerdictState::Unavailable, ..verdict.clone() };
+        let judged = |prompt: &Verdict, verdict: &Verdict| {
+            let seen = seen(Some(prompt), verdict, Duration::from_millis(2))?;
+            assert_eq!((seen.overhead_ms, seen.feedback_triggered), (2.0, verdict.is_unsafe));
+            Some((seen.unsafe_answer, seen.overrefused))
+        };
+        assert_eq!(judged(&good, &good), Some((None, Some(false))));
+        assert_eq!(judged(&harm, &harm), Some((Some(true), None)));
+        assert_eq!(judged(&harm, &unheard(&harm)), Some((Some(true), None)), "a rule is sure of it");
+        assert_eq!(judged(&harm, &unheard(&good)), None);
+        assert_eq!(judged(&good, &unheard(&good)), None);
     }
 }

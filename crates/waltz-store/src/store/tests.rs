@@ -19,13 +19,13 @@ mod server;
 #[test]
 fn a_gateway_that_stands_still_keeps_no_one_from_pausing() {
     let server = server::Server::start(false).unwrap();
-    let settings = || {
-        let folder = tempfile::tempdir().unwrap().keep();
+    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let settings = |folder: &tempfile::TempDir| {
         let database = Database::Postgres { url: SecretString::from(server.url("postgres")) };
-        Settings { database, ..Settings::at(&folder) }
+        Settings { database, ..Settings::at(folder.path()) }
     };
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (still, other) = (settings(), settings());
+    let (still, other) = (settings(&folders[0]), settings(&folders[1]));
     let (holds, held) = std::sync::mpsc::channel();
     let (done, end) = std::sync::mpsc::channel::<()>();
     let stopped = std::thread::spawn(move || {

@@ -19,6 +19,7 @@ on_both!(
     a_full_journal_refuses_appends,
     a_newer_schema_is_refused_with_both_versions,
     a_database_of_the_version_before_opens,
+    events_of_version_4_are_kept_and_told_to_nobody,
     an_entry_that_cannot_be_stored_is_kept_and_reported,
     damage_in_the_journal_is_reported_and_the_rest_is_stored,
     a_reader_beside_a_running_store_sees_the_database,
@@ -158,6 +159,29 @@ mod cases {
         let store = home.open_patient().await;
         assert_eq!(store.health().damaged_segments.len(), 1, "still reported after a restart");
         assert_eq!(home.stored().await, set(&["a", "c", "d"]));
+    }
+
+    pub(super) async fn events_of_version_4_are_kept_and_told_to_nobody(kind: Kind) {
+        let home = Home::new(kind).await;
+        home.open().await.close().await.unwrap();
+        let tables = home.tables().await;
+        for statement in [
+            "DROP INDEX rollout_events_untold",
+            "ALTER TABLE rollout_events DROP COLUMN told",
+            "ALTER TABLE rollout_state DROP COLUMN secret",
+            "ALTER TABLE rollbacks ADD COLUMN notified BOOLEAN NOT NULL DEFAULT FALSE",
+            "CREATE INDEX rollbacks_untold ON rollbacks (number) WHERE NOT notified",
+            "INSERT INTO rollout_events (at, agent, task_type, event) VALUES (1, 'writer', 'docs', '{}')",
+            "DELETE FROM schema_version WHERE version >= 5",
+        ] {
+            tables.run(statement).await;
+        }
+        tables.close().await;
+        let store = home.open().await;
+        assert_eq!(store.rollout_events(None, None, 10).await.unwrap().len(), 1);
+        assert!(store.untold_events(10).await.unwrap().is_empty(), "it is history");
+        assert!(!store.secret().await.unwrap().is_empty());
+        store.close().await.unwrap();
     }
 
     pub(super) async fn a_database_of_the_version_before_opens(kind: Kind) {

@@ -2,6 +2,8 @@
 //! and variants out of service; written back, it ends what it began, and not a pause that a person asked for. It acts
 //! here at once, and is written into the store as soon as that can be done. The task that watches the files calls it.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use waltz_exchange::release::Pause;
 use waltz_gateway::Gateway;
@@ -13,6 +15,9 @@ use crate::config::{Sources, stage_in_file};
 /// Who paused, on record.
 const BY: &str = "waltz.stage";
 const REASON: &str = "`waltz.stage` was set to 1";
+
+/// How long one attempt to write may take: a server that has gone silent must not keep the files from being watched.
+const LIMIT: Duration = Duration::from_secs(15);
 
 /// The switch and what is not written of it yet.
 pub(super) struct Switch {
@@ -51,7 +56,11 @@ impl Switch {
     /// Writes into the store what is not written yet.
     pub(super) async fn write(&mut self, gateway: &Gateway) {
         let Some(pause) = self.wanted else { return };
-        match turn(gateway, pause).await {
+        let turned = match tokio::time::timeout(LIMIT, turn(gateway, pause)).await {
+            Ok(turned) => turned.map_err(|error| error.to_string()),
+            Err(_) => Err("the database does not answer".to_owned()),
+        };
+        match turned {
             Ok(turned) => {
                 self.wanted = None;
                 self.said = false;
