@@ -10,7 +10,7 @@ use crate::{Error, Store};
 
 const LEARNED_CHOICES: Statement = Statement::both(include_str!("../sql/learned_choices.sql"));
 
-/// A choice of a variant, and what was learned of the answer: from the judge, from the client, or from both.
+/// A choice of a variant, and what was learned of the answer: from the client where it reported, else from the judge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LearnedChoice {
     /// The exchange.
@@ -18,7 +18,7 @@ pub struct LearnedChoice {
     /// Which variant served, and with which chance.
     pub choice: Choice,
     /// What came of it.
-    pub outcomes: Vec<VariantOutcome>,
+    pub outcome: VariantOutcome,
 }
 
 /// What is read of a record.
@@ -42,14 +42,14 @@ impl Store {
         let mut held: Option<LearnedChoice> = None;
         while let Some(row) = rows.try_next().await.map_err(Error::database("read learned choices"))? {
             let (exchange_id, outcome) = learned(&row)?;
-            match &mut held {
-                // The judge and the client speak of the same choice.
-                Some(same) if same.exchange_id == exchange_id => same.outcomes.push(outcome),
+            match &held {
+                // The client, whose word comes first and counts.
+                Some(same) if same.exchange_id == exchange_id => {}
                 _ => {
                     let next = chosen(&row, &exchange_id)?.map(|choice| LearnedChoice {
                         exchange_id,
                         choice,
-                        outcomes: vec![outcome],
+                        outcome,
                     });
                     if let Some(done) = std::mem::replace(&mut held, next) {
                         each(done)?;

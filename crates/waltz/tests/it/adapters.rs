@@ -28,9 +28,14 @@ fn config(stage: u8, file: &str) -> String {
 
 /// Does what an operator does who lets every step of a release go on, until the candidate has all traffic.
 pub(crate) async fn release_to_all(gateway: &Gateway) {
+    release_to_all_in(gateway, &[]).await;
+}
+
+/// The same with an environment for its commands.
+async fn release_to_all_in(gateway: &Gateway, environment: &[(&str, &str)]) {
     let act = |arguments: &[&str]| {
         let all = [&["release"], arguments, &["--json", "--config", "waltz.toml", "--data", "data"]].concat();
-        let (code, out, told) = run(&all, "", gateway.folder.path(), &[]);
+        let (code, out, told) = run(&all, "", gateway.folder.path(), environment);
         assert_eq!(code, 0, "{told}");
         serde_json::from_str::<Value>(&out).unwrap()
     };
@@ -195,6 +200,7 @@ async fn fault_F82_the_kill_switch_takes_two_gateways_back_to_stage_1() {
         let config = format!("{}[record]\ndatabase_url_env = \"TEST_DATABASE\"\n", config(2, FILE));
         Gateway::start_in(folder, &config, &environment)
     });
+    release_to_all_in(&gateways[0], &environment).await;
     let mut best = Duration::MAX;
     for _ in 0..4 {
         for (action, stage) in [("pause", 1), ("resume", 2)] {

@@ -148,7 +148,7 @@ async fn recorded(
     let mut left_out = 0;
     let office = Office::open(who).await?;
     let read =
-        office.store.each_learned_choice(agent, task_type, |LearnedChoice { choice, outcomes, .. }| {
+        office.store.each_learned_choice(agent, task_type, |LearnedChoice { choice, outcome, .. }| {
             // A variant that could not serve says nothing of what it would have earned there.
             let possible = |(name, chance): (&String, &f64)| {
                 *chance == 0.0 || choice.candidates.get(name).is_some_and(|chance| *chance > 0.0)
@@ -157,15 +157,8 @@ async fn recorded(
                 left_out += 1;
                 return Ok(());
             }
-            let mut rewards = Vec::new();
-            for outcome in &outcomes {
-                rewards.extend(reward(outcome)?);
-            }
             // A failure of the infrastructure is nobody's merit or fault.
-            if rewards.is_empty() {
-                return Ok(());
-            }
-            let reward = rewards.iter().sum::<f64>() / rewards.len() as f64;
+            let Some(reward) = reward(&outcome)? else { return Ok(()) };
             log.add(Taken { action: &choice.variant, action_prob: choice.action_prob, reward })?;
             Ok::<(), anyhow::Error>(())
         });

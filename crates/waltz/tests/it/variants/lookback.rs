@@ -52,7 +52,7 @@ async fn looks_back(site: &Site) {
         let prompt = if number % 2 == 0 { "harbour" } else { "collapse" };
         let (variant, reply) = gateway.ask(&format!("s{number}"), prompt).await;
         if variant == "default" {
-            defaults.push(reply.json()["id"].clone());
+            defaults.push(reply.header("x-waltz-response-id").to_owned());
         }
     }
     let board = gateway.learned(7 + ASKED).await;
@@ -76,17 +76,18 @@ async fn looks_back(site: &Site) {
     assert!((snips - half).abs() < 0.15, "{mixed}, not {half}");
     // A choice is one choice, whoever speaks of it: what clients report changes its reward and not the number.
     let before = look(&["--variant", "default"]).unwrap();
-    let reported = defaults.len() as u64;
     for id in defaults {
         let body = json!({"response_id": id, "success": false}).to_string();
         assert_eq!(gateway.gateway.post("/waltz/v1/outcomes", body, &[]).await.status, 200);
     }
-    gateway.learned(7 + ASKED + reported).await;
+    // Seven answers were not reported on; a failure is worth a third of a success or less.
+    let fallen =
+        |board: &Value| variant(board, "default")["q_value"].as_f64().unwrap() < own("default") / 2.0;
+    gateway.until("reports change Q", |board| board.is_object() && fallen(board)).await;
     let after = look(&["--variant", "default"]).unwrap();
     assert_eq!(after["estimates"]["n"], before["estimates"]["n"]);
-    // Half of a reward without success is lost, and the quality is nobody's word any more: about 0.28.
     let lost = value(&before, "snips") - value(&after, "snips");
-    assert!((0.2..0.4).contains(&lost), "{before}, {after}");
+    assert!((0.4..0.8).contains(&lost), "{before}, {after}");
     let (code, out, told) = table(site, &gateway, &["--agent", "writer", "--variant", "fast"]);
     assert!(code == 0 && out.contains("left out: 7 choices") && out.contains("| SNIPS | "), "{out}{told}");
     refused(site, &gateway);
