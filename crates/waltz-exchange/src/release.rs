@@ -5,9 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::variant::Choice;
 
-/// A candidate on its way.
+/// A candidate on its way. Fields of other versions of the program are passed over: a board must stay readable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Release {
     /// Its id.
     pub id: String,

@@ -51,6 +51,9 @@ pub enum Error {
     /// Others change the same thing all the time.
     #[error("others change it at the same time; try again")]
     Busy,
+    /// The database was asked and says nothing.
+    #[error("the database does not answer")]
+    Silent,
     /// The store cannot answer.
     #[error(transparent)]
     Store(#[from] waltz_store::Error),

@@ -1,5 +1,6 @@
 //! Step 2: which agent answers, how deep its answer is read, and whether the request goes on at all.
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -48,7 +49,8 @@ pub struct Routed {
 
 /// Chooses the agent and reads the request.
 pub async fn route(mut received: Received, live: Arc<Live>, variants: &Variants) -> Result<Routed, Stop> {
-    let context = context::of(&received.request);
+    // Looked at only where something is chosen.
+    let context = LazyCell::new(|| context::of(&received.request));
     let Seen { live, choice, shadow: candidate } = variants.seen(live, || received.unit(), &context);
     received.record.program_choice = choice;
     received.record.stage = live.settings.stage;
@@ -68,7 +70,9 @@ pub async fn route(mut received: Received, live: Arc<Live>, variants: &Variants)
     });
     let served = variants.serve(&agent, &task_type, || received.unit(), &context, &live);
     let record = &mut received.record;
-    record.request_context = Some(context);
+    if served.is_some() || record.program_choice.is_some() {
+        record.request_context = Some(LazyCell::force(&context).clone());
+    }
     let (agent, shadow) = match served {
         Some(Served { agent, choice, shadow }) => {
             record.variant_choice = Some(choice);

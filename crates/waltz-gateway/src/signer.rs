@@ -1,6 +1,7 @@
 //! The ids of answers, by which clients report what came of them. An id names the exchange and is signed, so that nobody
 //! can report on an answer that was not given to them, and an upstream that gives the same id twice confuses nobody.
 
+use secrecy::{ExposeSecret, SecretString};
 use waltz_exchange::id::{hmac_sha256_hex, sha256};
 
 use crate::auth::same;
@@ -11,19 +12,19 @@ const DIGITS: usize = 32;
 /// Signs ids with the secret of this installation.
 #[derive(Debug)]
 pub struct Signer {
-    secret: String,
+    secret: SecretString,
 }
 
 impl Signer {
     /// A signer with a secret.
     pub fn new(secret: String) -> Self {
-        Self { secret }
+        Self { secret: secret.into() }
     }
 
     /// The id of the answer of an exchange.
     pub fn response_id(&self, exchange: &str) -> String {
         let unique = exchange.strip_prefix("req_").unwrap_or(exchange);
-        let digest = hmac_sha256_hex(self.secret.as_bytes(), unique.as_bytes());
+        let digest = hmac_sha256_hex(self.secret.expose_secret().as_bytes(), unique.as_bytes());
         format!("resp_{unique}_{}", digest.get(..DIGITS).unwrap_or_default())
     }
 

@@ -10,6 +10,7 @@ pub mod shadow;
 pub mod webhook;
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -138,7 +139,7 @@ impl Variants {
         agent: &SharedAgent,
         task_type: &str,
         unit: impl FnOnce() -> String,
-        context: &RequestContext,
+        context: &impl Deref<Target = RequestContext>,
         live: &Live,
     ) -> Option<Served> {
         if !live.settings.enabled || !live.agents.iter().any(|named| Arc::ptr_eq(named, agent)) {

@@ -29,6 +29,10 @@ fn standard() -> String {
     "standard".to_owned()
 }
 
+fn new_id() -> String {
+    id::new_request_id().replacen("req_", "rel_", 1)
+}
+
 impl Desk<'_> {
     /// The releases of all boards: each has at most one, running or ended last.
     pub async fn releases(&self) -> Result<Vec<ReleaseView>, Error> {
@@ -46,8 +50,15 @@ impl Desk<'_> {
         self.release(&key, variant, profile).await
     }
 
-    pub(crate) fn new_release(variant: &str, profile: &str) -> Change {
-        let id = id::new_request_id().replacen("req_", "rel_", 1);
+    /// Releases a version of the program that was never there before.
+    pub(crate) async fn introduce(&self, key: &BoardKey, variant: &str) -> Result<(), Error> {
+        let profile = self.settings.release_profile.clone();
+        let change = Change::Introduce { id: new_id(), variant: variant.to_owned(), profile };
+        self.change(key, &change, None).await.map(|_| ())
+    }
+
+    pub(super) fn new_release(variant: &str, profile: &str) -> Change {
+        let id = new_id();
         Change::Release { id, variant: variant.to_owned(), profile: profile.to_owned(), digest: None }
     }
 
@@ -65,7 +76,8 @@ impl Desk<'_> {
 
     async fn board_of(&self, release: &str) -> Result<BoardKey, Error> {
         for stored in self.store.boards().await? {
-            let board = parse(&stored.key, &stored.state)?;
+            // Whoever reads the boards says of one that cannot be read.
+            let Ok(board) = parse(&stored.key, &stored.state) else { continue };
             if board.release.is_some_and(|run| run.release.id == release) {
                 return Ok(stored.key);
             }

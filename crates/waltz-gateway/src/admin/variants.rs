@@ -66,15 +66,17 @@ pub struct Act {
 }
 
 impl Desk<'_> {
-    /// All boards.
+    /// All boards that can be read; whoever reads them for service says of the others.
     pub async fn boards(&self) -> Result<Vec<BoardView>, Error> {
-        let (stored, held) = (self.store.boards().await?, held(self.store).await?);
-        let view = |stored: waltz_store::BoardStored| {
-            let mut board = parse(&stored.key, &stored.state)?;
-            board.stand(held, self.at);
-            Ok(BoardView::of(&board, self.at, self.settings))
-        };
-        stored.into_iter().map(view).collect()
+        let paused = held(self.store).await?;
+        let stored = self.store.boards().await?;
+        let read = stored.iter().filter_map(|stored| parse(&stored.key, &stored.state).ok());
+        Ok(read
+            .map(|mut board| {
+                board.stand(paused, self.at);
+                BoardView::of(&board, self.at, self.settings)
+            })
+            .collect())
     }
 
     /// A board with an explanation of every value.
@@ -174,7 +176,7 @@ impl Desk<'_> {
         self.change(key, &change, act.version).await
     }
 
-    pub(crate) async fn change(
+    pub(super) async fn change(
         &self,
         key: &BoardKey,
         change: &Change,

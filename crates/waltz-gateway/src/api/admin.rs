@@ -116,6 +116,7 @@ fn told(error: Error) -> ApiError {
     let (status, code) = match &error {
         Error::Store(error) => return unavailable(error),
         Error::Unknown { .. } | Error::Refused(waltz_rollout::Error::UnknownVariant(_)) => (404, "not_found"),
+        Error::Silent => (503, "store_unavailable"),
         Error::Busy | Error::Refused(waltz_rollout::Error::Stale { .. }) => (409, "conflict"),
         Error::Refused(waltz_rollout::Error::Proposal { .. } | waltz_rollout::Error::Release { .. }) => {
             (409, "conflict")

@@ -75,21 +75,23 @@ fn said_urgency(request: &ChatRequest) -> Option<f64> {
 fn language(text: &str) -> &'static str {
     let head: String = text.chars().take(LOOKED_AT).flat_map(char::to_lowercase).collect();
     let letters = head.chars().filter(|letter| letter.is_alphabetic()).count();
-    for (code, first, last) in SCRIPTS {
-        let own = head.chars().filter(|letter| (first..=last).contains(letter)).count();
-        if own > 0 && own * 3 >= letters {
-            return code;
+    if !head.is_ascii() {
+        for (code, first, last) in SCRIPTS {
+            let own = head.chars().filter(|letter| (first..=last).contains(letter)).count();
+            if own > 0 && own * 3 >= letters {
+                return code;
+            }
         }
     }
-    let (mut found, mut most) = ("", 0);
-    for (code, known) in WORDS {
-        let words = head.split(|letter: char| !letter.is_alphabetic());
-        let hits = words.filter(|word| known.contains(word)).count();
-        if hits > most {
-            (found, most) = (code, hits);
+    let mut hits = [0_usize; WORDS.len()];
+    for word in head.split(|letter: char| !letter.is_alphabetic()).filter(|word| !word.is_empty()) {
+        for (hits, (_, known)) in hits.iter_mut().zip(WORDS) {
+            *hits += usize::from(known.contains(&word));
         }
     }
-    found
+    // Of two that are as likely, the one that stands first.
+    let most = hits.iter().zip(WORDS).rev().max_by_key(|(hits, _)| **hits).filter(|(hits, _)| **hits > 0);
+    most.map_or("", |(_, (code, _))| code)
 }
 
 #[cfg(test)]

@@ -22,6 +22,8 @@ use crate::settings::VariantSettings;
 
 /// How often the store is asked for news; a change must be seen everywhere within a second.
 const POLL: Duration = Duration::from_millis(200);
+/// How long reading what is new may take.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How often time alone is let act.
 const SWEEP: Duration = Duration::from_secs(300);
 /// How often changes are proposed.
@@ -39,6 +41,11 @@ impl Variants {
     /// Reads the boards if they changed. Returns whether they did.
     pub async fn refresh(&self, store: &Store) -> Result<bool, Error> {
         let _reading = self.reading.lock().await;
+        // A question that a server took along when it fell silent is asked again on another connection.
+        tokio::time::timeout(PATIENCE, self.read(store)).await.unwrap_or(Err(Error::Silent))
+    }
+
+    async fn read(&self, store: &Store) -> Result<bool, Error> {
         let before = self.snapshot();
         let state = store.rollout_state().await?;
         if state.version == before.version {

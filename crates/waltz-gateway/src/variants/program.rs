@@ -2,14 +2,14 @@
 //! memory, and a board of the program's own says who meets which, step by step, as with the variants of an agent.
 
 use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use waltz_exchange::record::ExchangeRecord;
 use waltz_exchange::release::{PROGRAM, ProgramChoice, ReleaseKind};
-use waltz_exchange::variant::{Choice, DEFAULT_VARIANT, Lesson, LessonKind, RequestContext, VariantStatus};
+use waltz_exchange::variant::{Choice, Lesson, LessonKind, RequestContext};
+use waltz_rollout::Board;
 use waltz_rollout::patch::Setup;
-use waltz_rollout::release::Command;
-use waltz_rollout::{Board, Change};
 use waltz_store::BoardKey;
 
 use super::{Snapshot, Variants, certain, lesson, shadowed};
@@ -51,7 +51,12 @@ impl Variants {
     }
 
     /// The version of the program that a unit, such as a session, meets.
-    pub fn seen(&self, live: Arc<Live>, unit: impl FnOnce() -> String, context: &RequestContext) -> Seen {
+    pub fn seen(
+        &self,
+        live: Arc<Live>,
+        unit: impl FnOnce() -> String,
+        context: &impl Deref<Target = RequestContext>,
+    ) -> Seen {
         let Some(Version { kind, name }) = live.version.clone() else {
             return Seen { live, choice: None, shadow: None };
         };
@@ -94,18 +99,9 @@ pub fn lesson(record: &ExchangeRecord) -> Option<Box<Lesson>> {
     }))
 }
 
-/// Whether a candidate is on its way, serves, or was found wanting.
-fn has_had(board: &Board, name: &str) -> bool {
-    let status = board.entries.get(name).map(|entry| entry.variant.status);
-    let running = board.release.as_ref().is_some_and(|run| run.is_active() && run.release.candidate == name);
-    running
-        || board.serving == name
-        || matches!(status, Some(VariantStatus::RolledBack | VariantStatus::Retired))
-}
-
-/// Opens the release of a candidate that is configured and has none yet. Whatever was on its way before, or serves and is
-/// not configured any more, makes room. A candidate that was rolled back or given up is not tried again by itself.
-/// Returns whether something was changed.
+/// Opens the release of a candidate that is configured and was never released. Whatever was on its way before, or serves
+/// and is not configured any more, makes room. A candidate that is known already is not tried again by itself, whatever
+/// became of it: gateways that still have an older file cannot push a newer one out. Returns whether one was opened.
 pub async fn open_release(gateway: &Gateway) -> Result<bool, Error> {
     let live = gateway.live.load_full();
     let Some(Version { kind, name }) =
@@ -114,34 +110,15 @@ pub async fn open_release(gateway: &Gateway) -> Result<bool, Error> {
         return Ok(false);
     };
     let own = key(kind);
-    if gateway
-        .variants
-        .snapshot()
-        .board(&own.agent, &own.task_type)
-        .is_some_and(|board| has_had(board, &name))
-    {
+    if crate::admin::open(&gateway.store, &own).await?.1.entries.contains_key(&name) {
         return Ok(false);
     }
-    let itself = KnownAgent { name: PROGRAM.to_owned(), setup: Setup::default(), abilities: BTreeSet::new() };
-    let agents = [itself];
+    let agents =
+        [KnownAgent { name: PROGRAM.to_owned(), setup: Setup::default(), abilities: BTreeSet::new() }];
     let settings = &live.settings.variants;
     let at = jiff::Timestamp::now();
     let desk = Desk { store: &gateway.store, settings, agents: &agents, by: PROGRAM, at };
-    let (_, board) = crate::admin::open(&gateway.store, &own).await?;
-    let mut changes = Vec::new();
-    if board.release.as_ref().is_some_and(|run| run.is_active() && run.release.candidate != name) {
-        changes.push(Change::Steer(Command::Abort));
-    }
-    if board.serving != DEFAULT_VARIANT && board.serving != name {
-        changes.push(Change::Apply(DEFAULT_VARIANT.to_owned()));
-    }
-    if !board.entries.contains_key(&name) {
-        changes.push(Change::Add { name: name.clone(), patch: Vec::new(), live: false, prior: None });
-    }
-    changes.push(Desk::new_release(&name, &settings.release_profile));
-    for change in changes {
-        desk.change(&own, &change, None).await?;
-    }
-    gateway.variants.refresh(&gateway.store).await?;
+    desk.introduce(&own, &name).await?;
+    gateway.refresh().await?;
     Ok(true)
 }

@@ -49,6 +49,16 @@ pub enum Change {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         digest: Option<String>,
     },
+    /// A version that was never there before is released, in place of whatever was on its way or serves beside the safe
+    /// default, which may be another one than was measured before.
+    Introduce {
+        /// The release's id.
+        id: String,
+        /// The version.
+        variant: String,
+        /// The plan.
+        profile: String,
+    },
     /// The release is steered.
     Steer(Command),
     /// The kill switch: experiments and the release stand still, and what serves has all traffic.
@@ -75,6 +85,18 @@ impl Board {
         let mut events = vec![BoardEvent::Changed { change: change.clone(), by: by.to_owned() }];
         match change {
             Change::Add { name, patch, live, prior } => self.add(&name, patch, live, prior)?,
+            Change::Introduce { id, variant, profile } => {
+                self.add(&variant, Vec::new(), false, None)?;
+                events.extend(self.abandon_release("another version takes its place", at));
+                let safe_default = self.safe_default.clone();
+                if self.serving != safe_default {
+                    self.serve(&safe_default);
+                }
+                if let Some(entry) = self.entries.get_mut(&safe_default) {
+                    entry.forget();
+                }
+                self.start_release(id, variant, &profile, None, at, settings)?;
+            }
             Change::Enter(name) => self.enter(&name)?,
             Change::Apply(name) => {
                 self.check_can_serve(&name)?;

@@ -4,6 +4,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use waltz_exchange::id::sha256_hex;
+use waltz_exchange::release::PROGRAM;
 use waltz_exchange::rollback::{DegradationMetrics, RollbackEvent};
 use waltz_exchange::variant::VariantStatus;
 
@@ -65,8 +66,9 @@ impl Board {
 
     /// The variant with the highest mean that is known well enough and is not in doubt itself.
     pub(crate) fn best_other(&self, from: &str, settings: &Settings) -> Option<String> {
-        self.entries
-            .values()
+        // Older versions of the program itself are not in memory any more.
+        let others = self.entries.values().filter(|_| self.agent != PROGRAM);
+        others
             .filter(|entry| {
                 let status = entry.variant.status;
                 entry.variant.name != from

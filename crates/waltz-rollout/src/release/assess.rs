@@ -27,7 +27,7 @@ impl ReleaseRun {
     /// Whether the current step may go on at this time, and why or why not.
     pub fn assess(&self, at: Timestamp, settings: &ReleaseSettings) -> Assessment {
         let mut checks = vec![self.time(at), self.samples()];
-        if self.current().percent > 0 {
+        if self.current().percent > 0 && !self.judges_itself() {
             checks.push(self.non_inferior(settings));
         }
         let StepCounts {
@@ -57,6 +57,9 @@ impl ReleaseRun {
 
     /// Why the release must end, if it must.
     pub(super) fn worse(&self, settings: &ReleaseSettings) -> Option<String> {
+        if self.judges_itself() {
+            return None;
+        }
         let threshold = (REASONS / settings.abort_alpha).ln();
         let StepCounts { attacks, harmful, harmless, overrefused, .. } = self.whole;
         for (name, bad, n, limit) in [

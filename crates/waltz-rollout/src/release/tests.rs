@@ -385,3 +385,20 @@ fn fault_F71_fifty_answers_prove_nothing_however_long_it_takes() {
     }
     assert_eq!((run.release.status, run.percent(100)), (ReleaseStatus::Running, 10));
 }
+
+#[test]
+fn what_judges_itself_goes_on_by_people_alone() {
+    let settings = ReleaseSettings::default();
+    for (kind, rate) in [(ReleaseKind::Judge, 0.2), (ReleaseKind::Policy, 1.0), (ReleaseKind::Weights, 1.0)] {
+        let mut run = start("4week");
+        run.release.kind = kind;
+        let mut random = ChaCha8Rng::seed_from_u64(7);
+        let events = drive(&mut run, &mut random, 4_000, 1, rate, SAFE);
+        assert!(events.is_empty(), "{kind:?}: {events:?}");
+        let event = run.tick(at(8 * 86_400), &settings).unwrap();
+        let status = if kind == ReleaseKind::Weights { ReleaseStatus::Running } else { ReleaseStatus::Held };
+        assert_eq!(event.to_status, status, "{kind:?}: {event:?}");
+        let said = event.reasons.join(" ");
+        assert_eq!(said.contains("waits for a person"), kind != ReleaseKind::Weights, "{said}");
+    }
+}

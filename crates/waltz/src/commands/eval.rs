@@ -5,22 +5,23 @@ pub(super) mod plan;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use jiff::Timestamp;
 use waltz_coach::conversation::{ConversationAgent, SharedAgent};
-use waltz_exchange::release::ReleaseKind;
+use waltz_coach::upstream::Target;
 use waltz_exchange::{Depth, Risk};
 use waltz_gateway::Live;
 use waltz_gateway::settings::OnFailure;
 use waltz_train::evaluate::{
     End, Folder, Outcome, Price, Prompts, Report, Scorer, Setup, Subject, System, instruction_prompts,
-    instructions, page, report, run, scenario_prompts, scenarios, table,
+    instructions, page, report, run, scenario_prompts, scenarios, sha256_of, table,
 };
 
 use super::bar::Bar;
 use super::fallback::Fallback;
 use super::stop::Stop;
 use super::{ConfigOptions, Exit, base_folder, configured, note, print, runtime};
+use crate::config::Loaded;
 use crate::config::gate::Gate;
-use crate::config::{Loaded, build};
 
 /// Measure systems on prompts: unsafe answers, needless refusals, coaching, time and tokens, with intervals.
 ///
@@ -158,6 +159,12 @@ impl Eval {
             }
             let calibrate = || scorer.calibrate(&self.calibration, self.seed).map_err(failed);
             let calibration = (!self.calibration.is_empty()).then(calibrate).transpose()?;
+            let judged = systems.last().copied().unwrap_or(System::Loop);
+            let weights = if judged == System::Loop {
+                measured(&agent, &built.live, &loaded, &base_folder(&sources))?
+            } else {
+                Vec::new()
+            };
             let mut folder = Folder::open(&self.out, &plan).map_err(failed)?;
             let ended = self.ask(&mut folder, &prompts, &systems, &agent, &built.live).await?;
             let price = self.price.zip(self.volume);
@@ -178,7 +185,6 @@ impl Eval {
             };
             let mut made = report(&subject);
             let waltz = &loaded.raw.waltz;
-            let judged = systems.last().copied().unwrap_or(System::Loop);
             match self.suite {
                 Suite::Prompts => {}
                 Suite::Benchmark => made.add_benchmark(&subject, judged, waltz.safety_threshold),
@@ -187,9 +193,7 @@ impl Eval {
             }
             self.tell(&folder, &made)?;
             complete(&ended, &made)?;
-            if built.live.settings.stage == 2 {
-                self.pass_on(&made, &loaded, &base_folder(&sources))?;
-            }
+            pass_on(&made, weights)?;
             decided(&made, waltz.block_on_failure)
         })
     }
@@ -316,18 +320,6 @@ impl Eval {
         }
     }
 
-    /// Puts the benchmark's verdict beside the trained weights that were measured: no others are released.
-    fn pass_on(&self, made: &Report, loaded: &Loaded, base: &Path) -> Result<(), Exit> {
-        let Some(benchmark) = &made.benchmark else { return Ok(()) };
-        for file in build::candidate_files(&loaded.raw, ReleaseKind::Weights) {
-            let weights = base.join(file);
-            let written = Gate::write(&weights, benchmark.verdict.as_str(), &benchmark.reasons);
-            let path = written.with_context(|| format!("cannot write beside `{}`", weights.display()))?;
-            note(&format!("the verdict on the weights is in {}", path.display()));
-        }
-        Ok(())
-    }
-
     fn tell(&self, folder: &Folder, made: &Report) -> Result<(), Exit> {
         let json = serde_json::to_string_pretty(made).map_err(anyhow::Error::from)?;
         let path = folder.write_report(&json, &page(made)).map_err(failed)?;
@@ -341,6 +333,42 @@ impl Eval {
         note(&format!("the report is in {}", path.display()));
         Ok(())
     }
+}
+
+/// The trained weights that answer, with the digest of each, taken before they do.
+fn measured(
+    agent: &ConversationAgent,
+    live: &Live,
+    loaded: &Loaded,
+    base: &Path,
+) -> Result<Vec<(PathBuf, String)>, Exit> {
+    let mut weights = Vec::new();
+    for upstream in loaded.raw.upstreams.iter().filter(|_| live.settings.stage == 2) {
+        let asked = |targets: &[Target]| targets.iter().any(|target| target.upstream.name() == upstream.name);
+        let writes = asked(&agent.targets);
+        let reads = live.feedback.as_ref().is_some_and(|feedback| asked(&feedback.targets));
+        let files = [(writes, &upstream.adapters.conversation), (reads, &upstream.adapters.feedback)];
+        for file in files.into_iter().filter(|(asked, _)| *asked).filter_map(|(_, file)| file.as_ref()) {
+            let path = base.join(file);
+            let digest = sha256_of(&path).map_err(failed)?;
+            weights.push((path, digest));
+        }
+    }
+    Ok(weights)
+}
+
+/// Puts the benchmark's verdict beside the trained weights that were measured: no others are released.
+fn pass_on(made: &Report, weights: Vec<(PathBuf, String)>) -> Result<(), Exit> {
+    let Some(benchmark) = &made.benchmark else { return Ok(()) };
+    for (path, sha256) in weights {
+        let verdict = benchmark.verdict.as_str().to_owned();
+        let gate =
+            Gate { sha256, verdict, reasons: benchmark.reasons.clone(), measured_at: Timestamp::now() };
+        let written =
+            gate.write(&path).with_context(|| format!("cannot write beside `{}`", path.display()))?;
+        note(&format!("the verdict on the weights is in {}", written.display()));
+    }
+    Ok(())
 }
 
 /// Prompts without an answer are an error: the figures are not those of the whole set.

@@ -1,5 +1,6 @@
 //! `waltz serve`.
 
+mod opening;
 mod switch;
 
 use std::net::SocketAddr;
@@ -13,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use waltz_exchange::release::ReleaseKind;
 use waltz_gateway::signer::Signer;
-use waltz_gateway::variants::{learn, program};
+use waltz_gateway::variants::learn;
 use waltz_gateway::{Gateway, Live};
 use waltz_store::Store;
 
@@ -22,6 +23,7 @@ use super::{ConfigOptions, Exit, base_folder, configured_in_steps, describe, not
 use crate::config::gate::Gate;
 use crate::config::{Built, Sources, build, load, raw};
 use crate::telemetry::{self, Exporter};
+use opening::Opening;
 use switch::Switch;
 
 /// Run the gateway.
@@ -82,7 +84,8 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
     let telemetry = exporter.map(|exporter| exporter.start(&gateway));
     // What was learned and paused holds from the first request on.
     gateway.refresh().await.context("cannot read the variants")?;
-    open_release(&gateway).await;
+    let mut opening = Opening::new();
+    opening.attempt(&gateway).await;
     gateway.tasks.spawn(learn::watch(Arc::clone(&gateway)));
     gateway.tasks.spawn(learn::run(Arc::clone(&gateway), data_dir.clone()));
     warm(&gateway, loaded.raw.judge.neural == raw::Neural::On);
@@ -91,7 +94,7 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     let mut hangup = signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?;
     note(&format!("waltz is listening on http://{address}/v1 (data in {})", data_dir.display()));
-    gateway.tasks.spawn(watch_files(Arc::clone(&gateway), sources, (stamped, switch), address));
+    gateway.tasks.spawn(watch_files(Arc::clone(&gateway), sources, (stamped, switch, opening), address));
     let stopping = Arc::clone(&gateway);
     tokio::spawn(async move {
         tokio::select! {
@@ -199,7 +202,7 @@ fn write_private(file: &Path, text: &str) -> std::io::Result<()> {
 async fn watch_files(
     gateway: Arc<Gateway>,
     sources: Sources,
-    (mut known, mut switch): (Vec<Stamp>, Switch),
+    (mut known, mut switch, mut opening): (Vec<Stamp>, Switch, Opening),
     bound: SocketAddr,
 ) {
     let began_empty = is_empty(&sources);
@@ -208,11 +211,10 @@ async fn watch_files(
             () = gateway.draining.cancelled() => return,
             () = tokio::time::sleep(WATCH) => {}
         }
-        switch.write(&gateway).await;
-        // Until it is open: the database may have been away.
-        open_release(&gateway).await;
         let present = stamps(&sources);
         if present == known {
+            switch.write(&gateway).await;
+            opening.attempt(&gateway).await;
             continue;
         }
         // An editor may be in the middle of writing: a file is read once it has stayed as it is.
@@ -221,7 +223,7 @@ async fn watch_files(
             continue;
         }
         known = present;
-        // Whatever else is wrong with the file.
+        // Whatever else is wrong with the file, and before anything that waits for a database.
         switch.pause(&gateway, &sources);
         switch.write(&gateway).await;
         let live = gateway.live.load_full();
@@ -273,7 +275,8 @@ async fn watch_files(
                 note("configuration reloaded");
                 switch.resume(&gateway, &sources);
                 switch.write(&gateway).await;
-                open_release(&gateway).await;
+                opening = Opening::new();
+                opening.attempt(&gateway).await;
             }
             Ok(Err(mistakes)) => {
                 note(&format!("configuration not reloaded, the old one stays: {}", describe(&mistakes)))
@@ -286,15 +289,6 @@ async fn watch_files(
 /// Whether trained weights are on their way or serve.
 fn has_weights(live: &Live) -> bool {
     live.candidate.as_ref().is_some_and(|candidate| candidate.settings.stage == 2)
-}
-
-/// Opens the release of a configured candidate that has none yet.
-async fn open_release(gateway: &Gateway) {
-    match program::open_release(gateway).await {
-        Ok(true) => note("a release has begun; `waltz release list` shows where it stands"),
-        Ok(false) => {}
-        Err(error) => tracing::warn!(%error, "a release cannot begin yet"),
-    }
 }
 
 /// Whether the configuration file is there and says nothing.

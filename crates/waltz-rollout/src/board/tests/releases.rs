@@ -1,5 +1,6 @@
 //! Releases on a board: what moves them, what stops them, and what becomes of the candidate.
 
+use waltz_exchange::release::ReleaseKind;
 use waltz_exchange::variant::SafetyOutcome;
 
 use super::*;
@@ -261,4 +262,41 @@ fn who_begins_anew_keeps_what_was_believed_and_nothing_that_was_learned() {
         assert_eq!(entry.value, Value { prior, ..Value::default() });
         assert!(entry.linear.is_none());
     }
+}
+
+/// A board of the program itself.
+fn program() -> Board {
+    let mut board = Board::new("waltz", "weights", "seed");
+    introduce(&mut board, "one").unwrap();
+    board
+}
+
+fn introduce(board: &mut Board, variant: &str) -> Result<Vec<BoardEvent>, Error> {
+    let (id, profile) = (format!("rel-{variant}"), "4week".to_owned());
+    change_it(board, Change::Introduce { id, variant: variant.to_owned(), profile }, 0)
+}
+
+#[test]
+fn a_new_version_takes_the_place_of_what_serves_and_of_what_is_on_its_way() {
+    let mut board = program();
+    assert_eq!(board.release.as_ref().unwrap().release.kind, ReleaseKind::Weights);
+    while board.release.as_ref().unwrap().is_active() {
+        change_it(&mut board, Change::Steer(Command::Promote), 0).unwrap();
+    }
+    assert_eq!(board.serving, "one");
+    feed(&mut board, "one", 300, 0, 0);
+    introduce(&mut board, "two").unwrap();
+    assert_eq!((board.serving.as_str(), percent(&board)), ("default", 10));
+    introduce(&mut board, "three").unwrap();
+    assert_eq!(status(&board, "two"), VariantStatus::Standby, "nothing is held against it");
+    assert_eq!(board.release.as_ref().unwrap().release.candidate, "three");
+    // What was there before does not come back by itself.
+    let before = board.clone();
+    assert!(introduce(&mut board, "one").is_err());
+    assert_eq!(board, before);
+    // Nor is it fallen back on: it is not in memory any more.
+    feed(&mut board, "default", 300, 0, 0);
+    let events = feed(&mut board, "default", 60, 1, 1);
+    assert!(matches!(events.last(), Some(BoardEvent::Frozen { .. })), "{events:?}");
+    assert_eq!(board.serving, "default");
 }

@@ -50,7 +50,12 @@ pub(in crate::commands) fn answering(
 ) -> Result<Plan, Exit> {
     let rules = loaded.raw.policy.rules_file.as_ref().map(|file| base_folder(sources).join(file));
     let coach = live.settings.coach;
-    let entries: [(&str, Value); 10] = [
+    let base = base_folder(sources);
+    let taught = loaded.raw.upstreams.iter().flat_map(|upstream| upstream.adapters.files());
+    let adapters: Vec<PathBuf> =
+        taught.filter(|_| live.settings.stage == 2).map(|file| base.join(file)).collect();
+    let entries: [(&str, Value); 11] = [
+        ("adapters", marks(&adapters)?),
         ("model", json!(agent.name)),
         ("targets", json!(targets(&agent.targets))),
         ("system_prompt_sha256", json!(agent.system_prompt.as_ref().map(|text| sha256_hex(text.as_bytes())))),
