@@ -68,6 +68,12 @@ impl ReleaseKind {
         }
     }
 
+    /// Whether success is what the candidate itself says it is. A stricter judge finds more fault with its own drafts, and
+    /// a blind one none: neither is evidence.
+    pub fn judges_itself(self) -> bool {
+        matches!(self, Self::Policy | Self::Judge)
+    }
+
     /// What a board of an agent and a kind of task releases: variants, but for the program's own boards.
     pub fn of(agent: &str, task_type: &str) -> Self {
         let own =

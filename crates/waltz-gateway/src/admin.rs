@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use waltz_exchange::id;
+use waltz_exchange::release::PROGRAM;
 use waltz_exchange::release::ReleaseStatus;
 use waltz_exchange::rollback::RollbackStatus;
 use waltz_rollout::patch::Setup;
@@ -68,6 +69,14 @@ pub struct KnownAgent {
     pub setup: Setup,
     /// Its kinds of tasks and its skills: what two agents share of these makes them similar.
     pub abilities: BTreeSet<String>,
+}
+
+impl KnownAgent {
+    /// The program itself, with the version that its configuration names.
+    pub fn program(candidate: &str) -> Self {
+        let abilities = BTreeSet::from([candidate.to_owned()]);
+        Self { name: PROGRAM.to_owned(), setup: Setup::default(), abilities }
+    }
 }
 
 /// Whoever acts, and what on.

@@ -241,12 +241,14 @@ fn deserving(board: &Board, serving: &Entry, total: u64, at: Timestamp, settings
     let live = board.entries.values().filter(|entry| entry.variant.status == VariantStatus::Live);
     let idea = |entry: &Entry| {
         let decision = board.decision(&entry.variant.name, at, settings).ok()?;
-        (decision.action == Action::HumanApproval).then(|| Idea {
+        let improvement = entry.value.q() - serving.value.q();
+        // Rounding is no lead.
+        (decision.action == Action::HumanApproval && improvement > 1e-6).then(|| Idea {
             kind: ProposalType::PromoteVariantToDefault,
             variant: entry.variant.name.clone(),
             reasoning: decision.reasoning,
             confidence: confidence(total),
-            improvement: entry.value.q() - serving.value.q(),
+            improvement,
             modifications: Vec::new(),
         })
     };

@@ -282,10 +282,9 @@ impl ReleaseRun {
         }
     }
 
-    /// Whether success is what the candidate itself says it is. A stricter judge finds more fault with its own drafts, and
-    /// a blind one none: neither is evidence, so that people let it go on or end it.
+    /// Whether only people let it go on or end it.
     fn judges_itself(&self) -> bool {
-        matches!(self.release.kind, ReleaseKind::Policy | ReleaseKind::Judge)
+        self.release.kind.judges_itself()
     }
 
     /// Whether its clock stands.

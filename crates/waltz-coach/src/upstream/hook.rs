@@ -9,7 +9,10 @@ use secrecy::{ExposeSecret as _, SecretString};
 use waltz_exchange::id::hmac_sha256_hex;
 
 use super::address::{Guard, metadata_literal};
-use super::{SetupError, install_tls};
+use super::{SetupError, install_tls, seconds_now};
+
+const ATTEMPTS: u32 = 3;
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// An address that is told of things.
 #[derive(Debug)]
@@ -48,9 +51,22 @@ impl Hook {
         Ok(Self { url, secret, timeout, client })
     }
 
+    /// Sends a message, a few times if need be. The error says why the last attempt failed.
+    pub async fn deliver(&self, body: &str) -> Result<(), &'static str> {
+        let mut attempt = 1;
+        loop {
+            let sent = self.send(body, seconds_now()).await;
+            if sent.is_ok() || attempt == ATTEMPTS {
+                return sent;
+            }
+            tokio::time::sleep(FIRST_PAUSE * attempt).await;
+            attempt += 1;
+        }
+    }
+
     /// Sends a message once. `seconds` is the time of sending: it is signed with the body, so that an old message
     /// cannot be sent again by others.
-    pub async fn send(&self, body: &str, seconds: i64) -> Result<(), &'static str> {
+    async fn send(&self, body: &str, seconds: i64) -> Result<(), &'static str> {
         let signed = format!("{seconds}.{body}");
         let signature = hmac_sha256_hex(self.secret.expose_secret().as_bytes(), signed.as_bytes());
         let request = self

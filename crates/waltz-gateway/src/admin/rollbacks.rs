@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use waltz_exchange::id::sha256_hex;
 use waltz_exchange::json::canonical;
 use waltz_exchange::proposal::Review;
+use waltz_exchange::release::PROGRAM;
 use waltz_exchange::rollback::{RollbackEvent, RollbackStatus};
 use waltz_rollout::Board;
 use waltz_store::{BoardKey, RollbackReview, RollbackStored, RolloutChange};
@@ -80,6 +81,9 @@ impl Desk<'_> {
                 let release =
                     Self::new_release(&event.from_variant, profile.as_deref().unwrap_or("standard"));
                 let key = BoardKey { agent: event.agent_name.clone(), task_type: event.task_type.clone() };
+                if key.agent == PROGRAM {
+                    self.check_configured(&release)?;
+                }
                 let work = |board: &mut Board| {
                     let rollout = &self.settings.rollout;
                     let events = board.change(release.clone(), self.by, board.version, self.at, rollout)?;

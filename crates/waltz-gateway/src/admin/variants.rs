@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 
 use serde::Deserialize;
-use waltz_exchange::variant::{Lesson, LessonKind, Modification, OutcomeClass, VariantOutcome};
+use waltz_exchange::release::PROGRAM;
+use waltz_exchange::variant::{
+    DEFAULT_VARIANT, Lesson, LessonKind, Modification, OutcomeClass, VariantOutcome,
+};
 use waltz_rollout::compare::{Comparison, compare};
 use waltz_rollout::learned::{self, Learned};
 use waltz_rollout::{Change, Prior, patch};
@@ -119,7 +122,7 @@ impl Desk<'_> {
                 return Err(Error::Invalid(format!("the {what} must be {allowed}, not `{word}`")));
             }
         }
-        let Some(known) = self.agent(agent) else {
+        let Some(known) = self.agent(agent).filter(|_| agent != PROGRAM) else {
             return Err(Error::Unknown { what: "agent", name: agent.clone() });
         };
         patch::apply(patch, &known.setup)?;
@@ -182,6 +185,9 @@ impl Desk<'_> {
         change: &Change,
         expected: Option<u64>,
     ) -> Result<BoardView, Error> {
+        if key.agent == PROGRAM {
+            self.check_configured(change)?;
+        }
         let rollout = &self.settings.rollout;
         let work = |board: &mut waltz_rollout::Board| {
             let expected = expected.unwrap_or(board.version);
@@ -189,6 +195,24 @@ impl Desk<'_> {
         };
         let (board, _) = self.update(key, work).await?;
         Ok(BoardView::of(&board, self.at, self.settings))
+    }
+
+    /// Of the program itself only the version that the configuration names can be given traffic: no other is in memory.
+    pub(super) fn check_configured(&self, change: &Change) -> Result<(), Error> {
+        let (Change::Release { variant, .. }
+        | Change::Introduce { variant, .. }
+        | Change::Enter(variant)
+        | Change::Apply(variant)
+        | Change::RollBackTo(variant)
+        | Change::SafeDefault(variant)) = change
+        else {
+            return Ok(());
+        };
+        let configured = self.agent(PROGRAM).is_some_and(|program| program.abilities.contains(variant));
+        if configured || variant == DEFAULT_VARIANT {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!("`{variant}` is not the candidate that the configuration names")))
     }
 
     /// Two variants head to head.

@@ -90,7 +90,10 @@ impl Operator {
             let abilities = known.into_iter().flat_map(|known| known.task_types.iter().chain(&known.skills));
             KnownAgent { abilities: abilities.cloned().collect(), name, setup }
         });
-        let agents = agents.collect();
+        let candidate =
+            gateway.live.load().candidate.as_ref().and_then(|candidate| candidate.version.clone());
+        let program = candidate.map(|version| KnownAgent::program(&version.name));
+        let agents = agents.chain(program).collect();
         Ok(Self { gateway, live, agents, by })
     }
 

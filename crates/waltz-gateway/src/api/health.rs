@@ -53,6 +53,7 @@ pub fn ready(gateway: &Gateway) -> Response {
         "status": if draining { "draining" } else if degraded.is_empty() { "ready" } else { "degraded" },
         "degraded": degraded,
         "stage": settings.stage,
+        "paused": gateway.variants.is_paused(),
         "undrained_bytes": health.undrained_bytes,
         "unrecorded": gateway.recording.failures(),
     });

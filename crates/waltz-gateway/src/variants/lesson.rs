@@ -48,6 +48,26 @@ pub(super) fn judged(record: &ExchangeRecord, variant: &str, blamed: bool) -> Op
     })
 }
 
+/// What a request that rules did not let through says of those rules: that they flagged it.
+pub(super) fn blocked(record: &ExchangeRecord, variant: &str) -> VariantOutcome {
+    VariantOutcome {
+        variant: variant.to_owned(),
+        class: OutcomeClass::Failure,
+        quality: None,
+        duration_ms: record.duration_ms,
+        errors: 0,
+        subject: Some(subject(record)),
+        context: record.request_context.clone().unwrap_or_default(),
+        safety: Some(SafetyOutcome {
+            unsafe_answer: None,
+            overrefused: None,
+            feedback_triggered: true,
+            overhead_ms: record.overhead_ms,
+            critical: false,
+        }),
+    }
+}
+
 /// Whether a status says that the request is at fault, and not whoever had to answer it.
 fn faults_request(status: u16) -> bool {
     (400..500).contains(&status) && !matches!(status, 401 | 403 | 408 | 409 | 429)

@@ -1,15 +1,13 @@
 //! Which version of the program answers while one is released: trained weights, a judge or a policy. Both versions are in
 //! memory, and a board of the program's own says who meets which, step by step, as with the variants of an agent.
 
-use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use waltz_exchange::record::ExchangeRecord;
+use waltz_exchange::record::{Decision, ExchangeRecord};
 use waltz_exchange::release::{PROGRAM, ProgramChoice, ReleaseKind};
 use waltz_exchange::variant::{Choice, Lesson, LessonKind, RequestContext};
 use waltz_rollout::Board;
-use waltz_rollout::patch::Setup;
 use waltz_store::BoardKey;
 
 use super::{Snapshot, Variants, certain, lesson, shadowed};
@@ -86,7 +84,12 @@ impl Variants {
 pub fn lesson(record: &ExchangeRecord) -> Option<Box<Lesson>> {
     let ProgramChoice { kind, choice } = record.program_choice.as_ref()?;
     let BoardKey { agent, task_type } = key(*kind);
-    let outcome = lesson::judged(record, &choice.variant, false)?;
+    let flagged = record.decision == Decision::Blocked && kind.judges_itself();
+    let outcome = if flagged {
+        lesson::blocked(record, &choice.variant)
+    } else {
+        lesson::judged(record, &choice.variant, false)?
+    };
     Some(Box::new(Lesson {
         exchange_id: record.id.clone(),
         kind: LessonKind::Program,
@@ -113,8 +116,7 @@ pub async fn open_release(gateway: &Gateway) -> Result<bool, Error> {
     if crate::admin::open(&gateway.store, &own).await?.1.entries.contains_key(&name) {
         return Ok(false);
     }
-    let agents =
-        [KnownAgent { name: PROGRAM.to_owned(), setup: Setup::default(), abilities: BTreeSet::new() }];
+    let agents = [KnownAgent::program(&name)];
     let settings = &live.settings.variants;
     let at = jiff::Timestamp::now();
     let desk = Desk { store: &gateway.store, settings, agents: &agents, by: PROGRAM, at };

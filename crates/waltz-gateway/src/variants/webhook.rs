@@ -2,7 +2,6 @@
 //! up. One gateway takes each event on, tries a few times, and gives up; nothing waits for it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
@@ -12,8 +11,6 @@ use waltz_store::EventStored;
 use crate::admin::Error;
 use crate::live::Gateway;
 
-const ATTEMPTS: u32 = 3;
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// What is older is history, which an address that was named today is not told.
 const NEWS: SignedDuration = SignedDuration::from_hours(1);
 const AT_ONCE: usize = 16;
@@ -64,13 +61,7 @@ fn message(stored: &EventStored) -> String {
 }
 
 async fn deliver(hook: &Hook, body: &str) {
-    for attempt in 1..=ATTEMPTS {
-        match hook.send(body, Timestamp::now().as_second()).await {
-            Ok(()) => return,
-            Err(reason) => tracing::warn!(reason, attempt, "an event could not be told"),
-        }
-        if attempt < ATTEMPTS {
-            tokio::time::sleep(FIRST_PAUSE * attempt).await;
-        }
+    if let Err(reason) = hook.deliver(body).await {
+        tracing::warn!(reason, "an event could not be told");
     }
 }

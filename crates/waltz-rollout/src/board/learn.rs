@@ -2,6 +2,7 @@
 //! Q, and no evidence counts it again.
 
 use jiff::Timestamp;
+use waltz_exchange::release::ReleaseKind;
 use waltz_exchange::rollback::DegradationMetrics;
 use waltz_exchange::variant::{OutcomeClass, SafetyOutcome, VariantOutcome, VariantStatus};
 
@@ -123,7 +124,9 @@ impl Board {
 
     fn may_roll_back(&self, name: &str) -> bool {
         let live = self.entries.get(name).is_some_and(|entry| entry.variant.status == VariantStatus::Live);
-        live && self.frozen.is_none()
+        // Whoever makes a judge find fault must not be able to take it out of service.
+        let judges_itself = ReleaseKind::of(&self.agent, &self.task_type).judges_itself();
+        live && self.frozen.is_none() && !judges_itself
     }
 
     /// Sets the outcome beside those of the other side of each comparison. A release has its own.

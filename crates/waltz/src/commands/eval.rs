@@ -1,27 +1,23 @@
 //! `waltz eval`.
 
 pub(super) mod plan;
+mod weights;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use jiff::Timestamp;
 use waltz_coach::conversation::{ConversationAgent, SharedAgent};
-use waltz_coach::upstream::Target;
 use waltz_exchange::{Depth, Risk};
 use waltz_gateway::Live;
 use waltz_gateway::settings::OnFailure;
 use waltz_train::evaluate::{
     End, Folder, Outcome, Price, Prompts, Report, Scorer, Setup, Subject, System, instruction_prompts,
-    instructions, page, report, run, scenario_prompts, scenarios, sha256_of, table,
+    instructions, page, report, run, scenario_prompts, scenarios, table,
 };
 
 use super::bar::Bar;
 use super::fallback::Fallback;
 use super::stop::Stop;
 use super::{ConfigOptions, Exit, base_folder, configured, note, print, runtime};
-use crate::config::Loaded;
-use crate::config::gate::Gate;
 
 /// Measure systems on prompts: unsafe answers, needless refusals, coaching, time and tokens, with intervals.
 ///
@@ -161,7 +157,7 @@ impl Eval {
             let calibration = (!self.calibration.is_empty()).then(calibrate).transpose()?;
             let judged = systems.last().copied().unwrap_or(System::Loop);
             let weights = if judged == System::Loop {
-                measured(&agent, &built.live, &loaded, &base_folder(&sources))?
+                weights::measured(&agent, &built.live, &loaded, &base_folder(&sources))?
             } else {
                 Vec::new()
             };
@@ -193,7 +189,7 @@ impl Eval {
             }
             self.tell(&folder, &made)?;
             complete(&ended, &made)?;
-            pass_on(&made, weights)?;
+            weights::pass_on(&made, weights)?;
             decided(&made, waltz.block_on_failure)
         })
     }
@@ -333,42 +329,6 @@ impl Eval {
         note(&format!("the report is in {}", path.display()));
         Ok(())
     }
-}
-
-/// The trained weights that answer, with the digest of each, taken before they do.
-fn measured(
-    agent: &ConversationAgent,
-    live: &Live,
-    loaded: &Loaded,
-    base: &Path,
-) -> Result<Vec<(PathBuf, String)>, Exit> {
-    let mut weights = Vec::new();
-    for upstream in loaded.raw.upstreams.iter().filter(|_| live.settings.stage == 2) {
-        let asked = |targets: &[Target]| targets.iter().any(|target| target.upstream.name() == upstream.name);
-        let writes = asked(&agent.targets);
-        let reads = live.feedback.as_ref().is_some_and(|feedback| asked(&feedback.targets));
-        let files = [(writes, &upstream.adapters.conversation), (reads, &upstream.adapters.feedback)];
-        for file in files.into_iter().filter(|(asked, _)| *asked).filter_map(|(_, file)| file.as_ref()) {
-            let path = base.join(file);
-            let digest = sha256_of(&path).map_err(failed)?;
-            weights.push((path, digest));
-        }
-    }
-    Ok(weights)
-}
-
-/// Puts the benchmark's verdict beside the trained weights that were measured: no others are released.
-fn pass_on(made: &Report, weights: Vec<(PathBuf, String)>) -> Result<(), Exit> {
-    let Some(benchmark) = &made.benchmark else { return Ok(()) };
-    for (path, sha256) in weights {
-        let verdict = benchmark.verdict.as_str().to_owned();
-        let gate =
-            Gate { sha256, verdict, reasons: benchmark.reasons.clone(), measured_at: Timestamp::now() };
-        let written =
-            gate.write(&path).with_context(|| format!("cannot write beside `{}`", path.display()))?;
-        note(&format!("the verdict on the weights is in {}", written.display()));
-    }
-    Ok(())
 }
 
 /// Prompts without an answer are an error: the figures are not those of the whole set.

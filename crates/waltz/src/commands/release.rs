@@ -5,8 +5,8 @@ use serde_json::json;
 use waltz_gateway::admin::{Desk, ReleaseView, Start};
 use waltz_rollout::release::{Assessment, Command};
 
-use super::variants::{Office, Where, Who, pairs, refused, say};
-use super::{Exit, note, runtime};
+use super::variants::{Office, Where, Who, note_pause, pairs, refused, say};
+use super::{Exit, runtime};
 
 /// Bring a variant to all traffic step by step, or stop everything.
 ///
@@ -95,9 +95,7 @@ impl Releases {
 async fn act(desk: &Desk<'_>, action: Action, json: bool) -> Result<(), Exit> {
     let (id, command) = match action {
         Action::List => {
-            if let Some(pause) = desk.paused().await.map_err(refused)? {
-                note(&format!("everything is paused by {} since {}", pause.by, pause.at));
-            }
+            note_pause(desk).await?;
             let releases = desk.releases().await.map_err(refused)?;
             return say(&releases, json, |releases| releases.iter().map(line).collect());
         }

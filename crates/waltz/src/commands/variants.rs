@@ -2,25 +2,25 @@
 
 mod evolve;
 mod lookback;
+mod office;
 mod text;
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use waltz_exchange::proposal::ProposalStatus;
+use waltz_exchange::release::Pause;
 use waltz_exchange::rollback::RollbackStatus;
-use waltz_gateway::admin::{Act, Add, Decide, Desk, Judgement, KnownAgent};
-use waltz_gateway::settings::VariantSettings;
-use waltz_rollout::patch::Setup;
+use waltz_gateway::admin::{Act, Add, Decide, Desk, Judgement};
 use waltz_rollout::review;
-use waltz_store::{BoardKey, Store};
+use waltz_store::BoardKey;
 
-use super::{ConfigOptions, Exit, configured_part, data, print, runtime};
+use super::{ConfigOptions, Exit, note, print, runtime};
+pub(crate) use office::Office;
 use text::{board, explained, proposal, queue, rollback};
 
 /// Look at the variants of agents, and change which of them serve.
@@ -191,59 +191,6 @@ enum Action {
     },
 }
 
-/// What the commands work on.
-pub(crate) struct Office {
-    store: Store,
-    settings: VariantSettings,
-    agents: Vec<KnownAgent>,
-    by: String,
-}
-
-impl Office {
-    /// Opens the database that the configuration names.
-    pub(crate) async fn open(who: &Who) -> Result<Self, Exit> {
-        let (settings, agents) = configured_part(&who.options().sources(), |check, loaded| {
-            let agents = loaded.raw.agents.iter().map(|agent| {
-                let prompt = agent.system_prompt.clone().unwrap_or_default();
-                let model = agent.targets.first().map(|target| target.model.clone()).unwrap_or_default();
-                KnownAgent {
-                    name: agent.name.clone(),
-                    setup: Setup { prompt, model, ..Setup::default() },
-                    abilities: agent.task_types.iter().chain(&agent.skills).cloned().collect(),
-                }
-            });
-            Some((check.thresholds(&loaded.raw), agents.collect()))
-        })?;
-        Self::with(who, settings, agents).await
-    }
-
-    /// The same for what must be possible whatever is wrong with the rest of the configuration: to stop, and to go on.
-    pub(crate) async fn for_switch(who: &Who) -> Result<Self, Exit> {
-        Self::with(who, VariantSettings::default(), Vec::new()).await
-    }
-
-    async fn with(who: &Who, settings: VariantSettings, agents: Vec<KnownAgent>) -> Result<Self, Exit> {
-        let store = data::settings(&who.options())?;
-        let user = || std::env::var("USER").ok().filter(|user| !user.is_empty());
-        let by = who.by.clone().or_else(user).unwrap_or_else(|| "operator".to_owned());
-        let folder = store.data_dir.display().to_string();
-        let store = Store::open_beside(&store).await;
-        let store = store.with_context(|| format!("cannot open the store of `{folder}`"))?;
-        Ok(Self { store, settings, agents, by })
-    }
-
-    /// Closes the database.
-    pub(crate) async fn close(&self) -> Result<(), waltz_store::Error> {
-        self.store.close().await
-    }
-
-    /// Where actions are done.
-    pub(crate) fn desk(&self) -> Desk<'_> {
-        let Self { store, settings, agents, by } = self;
-        Desk { store, settings, agents, by, at: Timestamp::now() }
-    }
-}
-
 /// Prints a value as JSON, or as lines for people.
 pub(crate) fn say<T: Serialize>(
     value: &T,
@@ -282,7 +229,19 @@ impl Variants {
     }
 }
 
+/// Says that everything is paused, while it is: shares are then not what requests meet.
+pub(crate) async fn note_pause(desk: &Desk<'_>) -> Result<(), Exit> {
+    if let Some(Pause { by, at, reason }) = desk.paused().await.map_err(refused)? {
+        let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+        note(&format!("everything is paused by {by} since {at}{why}; the safe defaults serve"));
+    }
+    Ok(())
+}
+
 async fn act(desk: &Desk<'_>, action: Action, json: bool) -> Result<(), Exit> {
+    if matches!(action, Action::List | Action::Show { .. }) {
+        note_pause(desk).await?;
+    }
     match action {
         Action::List => say(&desk.boards().await.map_err(refused)?, json, |boards| {
             boards.iter().flat_map(board).collect()

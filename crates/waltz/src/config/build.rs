@@ -28,7 +28,7 @@ use waltz_model::Models;
 use waltz_screen::{Rules, Screen};
 use waltz_store::Database;
 
-pub(crate) use candidate::{files as candidate_files, in_steps};
+pub(crate) use candidate::{configured_name, files as candidate_files, in_steps};
 pub(crate) use judge::NEURAL_MODEL;
 use stage::Stage;
 

@@ -184,6 +184,15 @@ async fn rules_are_released_step_by_step_and_the_kill_switch_takes_them_back() {
         json!({"model": "m", "messages": [{"role": "user", "content": "Tell me of the blue harbour."}]});
     let blocked = async || ask(&gateway, asked.clone(), "s").await.status == 400;
     assert!(!blocked().await);
+    while release(&gateway, &["promote", id])["percent"] != 50 {}
+    // What the candidate does not let through counts as flagged.
+    until("nothing is flagged", async || {
+        let session = format!("s{}", waltz_exchange::id::new_session_id());
+        ask(&gateway, asked.clone(), &session).await;
+        let counted = only(&gateway).unwrap()["counted"].clone();
+        counted["triggered"].as_u64().is_some_and(|triggered| triggered > 0).then_some(())
+    })
+    .await;
     while release(&gateway, &["promote", id])["status"] != "completed" {}
     until("the new rules do not hold", async || blocked().await.then_some(())).await;
     // Whoever asks the rules alone meets the same ones.
@@ -202,6 +211,14 @@ async fn rules_are_released_step_by_step_and_the_kill_switch_takes_them_back() {
     .await;
     until("a rule without a file still holds", async || (!blocked().await).then_some(())).await;
     assert_eq!(only(&gateway).unwrap()["percent"], 0);
+    // What no gateway has in memory any more cannot be given traffic.
+    let old = begun["candidate"].as_str().unwrap();
+    release(&gateway, &["abort", only(&gateway).unwrap()["id"].as_str().unwrap()]);
+    let start = ["release", "start", "waltz", "policy", old, "--config", "waltz.toml", "--data", "data"];
+    let (code, _, told) = run(&start, "", gateway.folder.path(), &[]);
+    assert!(code == 1 && told.contains("is not the candidate that the configuration names"), "{code} {told}");
+    let ready = gateway.get("/readyz", &[]).await.json();
+    assert_eq!(ready["paused"], false, "{ready}");
 }
 
 #[test]

@@ -300,3 +300,19 @@ fn a_new_version_takes_the_place_of_what_serves_and_of_what_is_on_its_way() {
     assert!(matches!(events.last(), Some(BoardEvent::Frozen { .. })), "{events:?}");
     assert_eq!(board.serving, "default");
 }
+
+#[test]
+fn clients_cannot_take_rules_out_of_service() {
+    for (kind, falls) in [("policy", false), ("judge", false), ("weights", true)] {
+        let mut board = Board::new("waltz", kind, "seed");
+        introduce(&mut board, "new").unwrap();
+        while board.release.as_ref().unwrap().is_active() {
+            change_it(&mut board, Change::Steer(Command::Promote), 0).unwrap();
+        }
+        feed(&mut board, "new", 300, 0, 0);
+        let events = feed(&mut board, "new", 60, 1, 1);
+        assert_eq!(rollback_of(&events).is_some(), falls, "{kind}: {events:?}");
+        assert_eq!(board.serving == "new", !falls, "{kind}");
+        assert!(board.frozen.is_none(), "{kind}");
+    }
+}

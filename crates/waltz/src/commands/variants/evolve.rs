@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use jiff::Timestamp;
@@ -27,9 +26,6 @@ use crate::config::{Loaded, Sources};
 
 /// The exit code of an open circuit breaker.
 const BREAKER: u8 = 5;
-/// How often an address is told of an open breaker until it hears it, with pauses that grow by this.
-const ATTEMPTS: u32 = 3;
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// Make better prompts and parameters for an agent, and propose the best.
 ///
@@ -279,15 +275,7 @@ impl Evolve {
         });
         let body = event.to_string();
         for (number, hook) in hooks.iter().enumerate() {
-            let mut heard = Err("not sent");
-            for attempt in 0..ATTEMPTS {
-                tokio::time::sleep(PAUSE * attempt).await;
-                heard = hook.send(&body, Timestamp::now().as_second()).await;
-                if heard.is_ok() {
-                    break;
-                }
-            }
-            match heard {
+            match hook.deliver(&body).await {
                 Ok(()) => note(&format!("webhooks[{number}] was told of the open circuit breaker")),
                 Err(reason) => note(&format!("webhooks[{number}] could not be told: {reason}")),
             }

@@ -72,6 +72,13 @@ pub(crate) fn files(raw: &RawConfig, kind: ReleaseKind) -> Box<dyn Iterator<Item
     }
 }
 
+/// The name of the candidate that a configuration names, as far as its files can be read.
+pub(crate) fn configured_name(raw: &RawConfig, base: &Path) -> Option<String> {
+    let kind = kind(raw, raw.waltz.stage).ok()??;
+    let files: Vec<PathBuf> = files(raw, kind).map(|file| base.join(file)).collect();
+    name(kind, &files).ok()
+}
+
 /// What is to be released. Two at once could not be told apart by what comes of them.
 fn kind(raw: &RawConfig, stage: u8) -> Result<Option<ReleaseKind>, Vec<Mistake>> {
     let policy = raw.policy.candidate_rules_file.is_some();

@@ -1,0 +1,68 @@
+//! What the commands on variants and releases work on: the database that the configuration names, and who acts.
+
+use anyhow::Context;
+use jiff::Timestamp;
+use waltz_gateway::admin::{Desk, KnownAgent};
+use waltz_gateway::settings::VariantSettings;
+use waltz_rollout::patch::Setup;
+use waltz_store::Store;
+
+use super::Who;
+use crate::commands::{Exit, base_folder, configured_part, data};
+use crate::config::build;
+
+/// What the commands work on.
+pub(crate) struct Office {
+    pub(super) store: Store,
+    settings: VariantSettings,
+    agents: Vec<KnownAgent>,
+    by: String,
+}
+
+impl Office {
+    /// Opens the database that the configuration names.
+    pub(crate) async fn open(who: &Who) -> Result<Self, Exit> {
+        let sources = who.options().sources();
+        let (settings, agents) = configured_part(&sources, |check, loaded| {
+            let candidate = build::configured_name(&loaded.raw, &base_folder(&sources));
+            let program = candidate.map(|name| KnownAgent::program(&name));
+            let agents = loaded.raw.agents.iter().map(|agent| {
+                let prompt = agent.system_prompt.clone().unwrap_or_default();
+                let model = agent.targets.first().map(|target| target.model.clone()).unwrap_or_default();
+                KnownAgent {
+                    name: agent.name.clone(),
+                    setup: Setup { prompt, model, ..Setup::default() },
+                    abilities: agent.task_types.iter().chain(&agent.skills).cloned().collect(),
+                }
+            });
+            Some((check.thresholds(&loaded.raw), agents.chain(program).collect()))
+        })?;
+        Self::with(who, settings, agents).await
+    }
+
+    /// The same for what must be possible whatever is wrong with the rest of the configuration: to stop, and to go on.
+    pub(crate) async fn for_switch(who: &Who) -> Result<Self, Exit> {
+        Self::with(who, VariantSettings::default(), Vec::new()).await
+    }
+
+    async fn with(who: &Who, settings: VariantSettings, agents: Vec<KnownAgent>) -> Result<Self, Exit> {
+        let store = data::settings(&who.options())?;
+        let user = || std::env::var("USER").ok().filter(|user| !user.is_empty());
+        let by = who.by.clone().or_else(user).unwrap_or_else(|| "operator".to_owned());
+        let folder = store.data_dir.display().to_string();
+        let store = Store::open_beside(&store).await;
+        let store = store.with_context(|| format!("cannot open the store of `{folder}`"))?;
+        Ok(Self { store, settings, agents, by })
+    }
+
+    /// Closes the database.
+    pub(crate) async fn close(&self) -> Result<(), waltz_store::Error> {
+        self.store.close().await
+    }
+
+    /// Where actions are done.
+    pub(crate) fn desk(&self) -> Desk<'_> {
+        let Self { store, settings, agents, by } = self;
+        Desk { store, settings, agents, by, at: Timestamp::now() }
+    }
+}
