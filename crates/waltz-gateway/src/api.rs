@@ -11,3 +11,4 @@ pub mod outcomes;
 pub mod plan;
 pub mod run;
 pub mod sessions;
+pub mod switch;

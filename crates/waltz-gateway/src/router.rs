@@ -23,7 +23,7 @@ use waltz_exchange::openai::{ApiError, Retry};
 
 use crate::api::run::RUN;
 use crate::api::{
-    admin, embeddings, evaluate, health, metrics, models, moderations, outcomes, plan, run, sessions,
+    admin, embeddings, evaluate, health, metrics, models, moderations, outcomes, plan, run, sessions, switch,
 };
 use crate::auth::{Caller, authenticate};
 use crate::client::Client;
@@ -66,6 +66,8 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/waltz/v1/sessions/{id}", get(show_session))
         .route("/waltz/v1/outcomes", post(report_outcome))
         .merge(admin::routes())
+        .route("/waltz/switch", get(async || switch::page()))
+        .route("/waltz/switch.js", get(async || switch::script()))
         .route("/healthz", get(async || health::live()))
         .route("/readyz", get(async |State(gateway): Shared| health::ready(&gateway)))
         .route(

@@ -348,3 +348,34 @@ async fn stage_1_in_the_file_pauses_everything() {
     assert_eq!(gateway.ask("s1", "harbour").await.0, "default");
     assert_eq!(gateway.get("releases").await["paused"]["by"], "ann");
 }
+
+/// The page holds nothing: what it shows and does comes from the interface, with the token that is typed in.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_kill_switch_has_a_page_with_a_button() {
+    let site = Site::sqlite(SCRIPT, BY_HAND);
+    let gateway = site.gateway();
+    let page = gateway.gateway.get("/waltz/switch", &[]).await;
+    let script = gateway.gateway.get("/waltz/switch.js", &[]).await;
+    for reply in [&page, &script] {
+        assert_eq!(reply.status, 200);
+        let policy = reply.header("content-security-policy");
+        assert!(
+            policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"),
+            "{policy}"
+        );
+        assert_eq!(reply.header("x-content-type-options"), "nosniff");
+        assert!(!reply.text.contains("http") && !reply.text.contains("innerHTML"), "{}", reply.text);
+    }
+    assert!(
+        page.text.contains("<script src=\"/waltz/switch.js\">") && !page.text.contains("onclick"),
+        "no code in the page"
+    );
+    // Every element that the script names is there.
+    let named = script.text.split("element(\"").skip(1).map(|rest| rest.split('"').next().unwrap());
+    for id in named {
+        assert!(page.text.contains(&format!("id=\"{id}\"")), "{id}");
+    }
+    // What its button posts.
+    gateway.post("releases/all", json!({"command": "pause", "reason": "a drill"})).await;
+    assert_eq!(gateway.get("releases").await["paused"]["reason"], "a drill");
+}
