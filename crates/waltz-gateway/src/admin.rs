@@ -22,7 +22,7 @@ use waltz_store::{BoardKey, BoardStored, EventStored, RollbackStored, RolloutCha
 pub use proposals::{Decide, Queue};
 pub use releases::Start;
 pub use rollbacks::{Judgement, RollbackView};
-pub use variants::{Act, Add, VariantAction};
+pub use variants::{Act, Add, Imported, VariantAction};
 pub use view::{BoardView, EventView, Explained, ReleaseView, VariantView};
 
 use crate::settings::VariantSettings;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use waltz_exchange::release::PROGRAM;
 use waltz_exchange::variant::{
     DEFAULT_VARIANT, Lesson, LessonKind, Modification, OutcomeClass, VariantOutcome,
@@ -66,6 +66,15 @@ pub struct Act {
     /// The version of the board that was looked at; none takes what is there.
     #[serde(default)]
     pub version: Option<u64>,
+}
+
+/// What came of values that were learned elsewhere.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Imported {
+    /// Variants that have a first belief now.
+    pub variants: usize,
+    /// Values of variants that are not declared here: nothing was done with them.
+    pub undeclared: usize,
 }
 
 impl Desk<'_> {
@@ -229,8 +238,8 @@ impl Desk<'_> {
         Ok(learned::export(&boards?))
     }
 
-    /// Takes what was learned elsewhere as a first belief, and returns of how many variants.
-    pub async fn import(&self, learned: &Learned) -> Result<usize, Error> {
+    /// Takes what was learned elsewhere as a first belief. Variants must be declared here first.
+    pub async fn import(&self, learned: &Learned) -> Result<Imported, Error> {
         let mut taken = 0;
         for stored in self.store.boards().await? {
             let here = learned::import(&mut parse(&stored.key, &stored.state)?, learned)?;
@@ -243,7 +252,7 @@ impl Desk<'_> {
             }
             taken += here;
         }
-        Ok(taken)
+        Ok(Imported { variants: taken, undeclared: learned.values.len().saturating_sub(taken) })
     }
 }
 

@@ -237,8 +237,7 @@ async fn export(State(gateway): Shared, admitted: Admitted) -> Response {
 async fn import(State(gateway): Shared, admitted: Admitted, sent: Body) -> Response {
     answer(gateway, admitted, async |operator: Operator, admitted| {
         let learned: Learned = body(&admitted, sent).await?;
-        let taken = operator.desk().import(&learned).await;
-        operator.changed(taken.map(|taken| json!({"variants": taken}))).await
+        operator.changed(operator.desk().import(&learned).await).await
     })
     .await
 }

@@ -308,8 +308,14 @@ async fn decide(desk: &Desk<'_>, action: Action, json: bool) -> Result<(), Exit>
         }
         Action::Export => return print(&format!("{:#}", json!(desk.export().await.map_err(refused)?))),
         Action::Import { file } => {
-            let taken = desk.import(&read(&file)?).await.map_err(refused)?;
-            return say(&json!({"variants": taken}), json, pairs);
+            let imported = desk.import(&read(&file)?).await.map_err(refused)?;
+            if imported.undeclared > 0 {
+                let left = imported.undeclared;
+                note(&format!(
+                    "{left} values are of variants that are not here: `waltz variants add` them first"
+                ));
+            }
+            return say(&json!(imported), json, pairs);
         }
         Action::Approve { id, digest, reason } => {
             (id, Decide { decision: ProposalStatus::Approved, reason, digest })

@@ -72,7 +72,11 @@ async fn commands_do_what_the_interface_does() {
         "{learned}"
     );
     std::fs::write(&patch, learned.to_string()).unwrap();
-    assert_eq!(command(&["variants", "import", &file]).unwrap()["variants"], 2);
+    let imported = |variants: u64, undeclared: u64| json!({"variants": variants, "undeclared": undeclared});
+    assert_eq!(command(&["variants", "import", &file]).unwrap(), imported(2, 0));
+    let elsewhere = learned.to_string().replace("\"fast\"", "\"other\"");
+    std::fs::write(&patch, elsewhere).unwrap();
+    assert_eq!(command(&["variants", "import", &file]).unwrap(), imported(1, 1));
     let release = command(&["release", "start", "writer", "docs", "fast", "--profile", "7day"]).unwrap();
     let id = release["id"].as_str().unwrap();
     for (action, status) in [
