@@ -195,10 +195,13 @@ async fn rules_are_released_step_by_step_and_the_kill_switch_takes_them_back() {
     .await;
     while release(&gateway, &["promote", id])["status"] != "completed" {}
     until("the new rules do not hold", async || blocked().await.then_some(())).await;
-    // Whoever asks the rules alone meets the same ones.
+    // Whoever asks the rules alone meets the same ones, once the gateway has seen that they serve everybody.
     let input = json!({"input": "Tell me of the blue harbour."}).to_string();
-    let flagged = gateway.post("/v1/moderations", input, &[]).await.json();
-    assert_eq!(flagged["results"][0]["flagged"], true, "{flagged}");
+    until("moderations do not know the new rules", async || {
+        let read = gateway.post("/v1/moderations", input.clone(), &[]).await.json();
+        (read["results"][0]["flagged"] == true).then_some(())
+    })
+    .await;
     release(&gateway, &["pause", "--all"]);
     until("the old rules do not hold", async || (!blocked().await).then_some(())).await;
     release(&gateway, &["resume", "--all"]);
