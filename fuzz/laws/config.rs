@@ -25,7 +25,7 @@ pub fn law(data: &[u8]) {
     if elsewhere || !loaded.mistakes.is_empty() {
         return;
     }
-    match build(&loaded, &[("HOME".to_owned(), "/home/nobody".to_owned())], folder.path(), &[]) {
+    match build(&loaded, &[("HOME".to_owned(), "/nowhere".to_owned())], folder.path(), &[]) {
         Ok(_) => safe(&raw),
         Err(mistakes) => {
             assert!(!mistakes.is_empty());

@@ -12,7 +12,7 @@ pub struct Release {
     pub id: String,
     /// What is released.
     pub kind: ReleaseKind,
-    /// Where: `agent/task type` of a variant, else the name of the policy, judge or model.
+    /// Where: `agent/task type`; of a version of the program itself, `waltz/` and what differs.
     pub scope: String,
     /// The new version.
     pub candidate: String,
