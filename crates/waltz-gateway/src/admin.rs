@@ -71,14 +71,6 @@ pub struct KnownAgent {
     pub abilities: BTreeSet<String>,
 }
 
-impl KnownAgent {
-    /// The program itself, with the version that its configuration names.
-    pub fn program(candidate: &str) -> Self {
-        let abilities = BTreeSet::from([candidate.to_owned()]);
-        Self { name: PROGRAM.to_owned(), setup: Setup::default(), abilities }
-    }
-}
-
 /// Whoever acts, and what on.
 #[derive(Clone, Copy)]
 pub struct Desk<'a> {
@@ -88,6 +80,8 @@ pub struct Desk<'a> {
     pub settings: &'a VariantSettings,
     /// The agents that are configured.
     pub agents: &'a [KnownAgent],
+    /// The version of the program itself that the configuration names.
+    pub candidate: Option<&'a str>,
     /// Who acts.
     pub by: &'a str,
     /// When.
@@ -121,7 +115,8 @@ impl Desk<'_> {
     ) -> Result<(Board, Vec<BoardEvent>), Error> {
         for _ in 0..ATTEMPTS {
             let (version, mut board) = open(self.store, key).await?;
-            if version == 0 && self.agent(&key.agent).is_none() {
+            let known = key.agent == PROGRAM || self.agent(&key.agent).is_some();
+            if version == 0 && !known {
                 return Err(Error::Unknown { what: "agent", name: key.agent.clone() });
             }
             board.stand(held(self.store).await?, self.at);

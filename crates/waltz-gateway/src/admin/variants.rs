@@ -131,7 +131,7 @@ impl Desk<'_> {
                 return Err(Error::Invalid(format!("the {what} must be {allowed}, not `{word}`")));
             }
         }
-        let Some(known) = self.agent(agent).filter(|_| agent != PROGRAM) else {
+        let Some(known) = self.agent(agent) else {
             return Err(Error::Unknown { what: "agent", name: agent.clone() });
         };
         patch::apply(patch, &known.setup)?;
@@ -217,8 +217,7 @@ impl Desk<'_> {
         else {
             return Ok(());
         };
-        let configured = self.agent(PROGRAM).is_some_and(|program| program.abilities.contains(variant));
-        if configured || variant == DEFAULT_VARIANT {
+        if self.candidate == Some(variant) || variant == DEFAULT_VARIANT {
             return Ok(());
         }
         Err(Error::Invalid(format!("`{variant}` is not the candidate that the configuration names")))

@@ -26,7 +26,7 @@ use waltz_store::BoardKey;
 
 use crate::admin::{Act, Add, Decide, Desk, Error, Judgement, KnownAgent, Start};
 use crate::api::outcomes::unavailable;
-use crate::live::{Gateway, Live};
+use crate::live::{Gateway, Live, Version};
 use crate::receive::checked_word;
 use crate::router::{Admitted, read_body};
 use crate::{reply, variants};
@@ -64,6 +64,8 @@ struct Operator {
     gateway: Arc<Gateway>,
     live: Arc<Live>,
     agents: Vec<KnownAgent>,
+    /// The version of the program itself that is configured.
+    candidate: Option<Version>,
     by: String,
 }
 
@@ -90,11 +92,9 @@ impl Operator {
             let abilities = known.into_iter().flat_map(|known| known.task_types.iter().chain(&known.skills));
             KnownAgent { abilities: abilities.cloned().collect(), name, setup }
         });
-        let candidate =
-            gateway.live.load().candidate.as_ref().and_then(|candidate| candidate.version.clone());
-        let program = candidate.map(|version| KnownAgent::program(&version.name));
-        let agents = agents.chain(program).collect();
-        Ok(Self { gateway, live, agents, by })
+        let agents = agents.collect();
+        let candidate = gateway.live.load().candidate.as_ref().and_then(|live| live.version.clone());
+        Ok(Self { gateway, live, agents, candidate, by })
     }
 
     fn desk(&self) -> Desk<'_> {
@@ -102,6 +102,7 @@ impl Operator {
             store: &self.gateway.store,
             settings: &self.live.settings.variants,
             agents: &self.agents,
+            candidate: self.candidate.as_ref().map(|version| version.name.as_str()),
             by: &self.by,
             at: Timestamp::now(),
         }

@@ -152,7 +152,7 @@ impl Work {
 }
 
 fn desk<'a>(store: &'a Store, settings: &'a VariantSettings) -> Desk<'a> {
-    Desk { store, settings, agents: &[], by: ITSELF, at: Timestamp::now() }
+    Desk { store, settings, agents: &[], candidate: None, by: ITSELF, at: Timestamp::now() }
 }
 
 /// Lets boards learn what is there to be learned. One that cannot keeps no other from it.

@@ -11,7 +11,7 @@ use waltz_rollout::Board;
 use waltz_store::BoardKey;
 
 use super::{Snapshot, Variants, certain, lesson, shadowed};
-use crate::admin::{Desk, Error, KnownAgent};
+use crate::admin::{Desk, Error};
 use crate::live::{Gateway, Live, Version};
 
 /// The version of the program that a request meets.
@@ -116,10 +116,10 @@ pub async fn open_release(gateway: &Gateway) -> Result<bool, Error> {
     if crate::admin::open(&gateway.store, &own).await?.1.entries.contains_key(&name) {
         return Ok(false);
     }
-    let agents = [KnownAgent::program(&name)];
     let settings = &live.settings.variants;
     let at = jiff::Timestamp::now();
-    let desk = Desk { store: &gateway.store, settings, agents: &agents, by: PROGRAM, at };
+    let candidate = Some(name.as_str());
+    let desk = Desk { store: &gateway.store, settings, agents: &[], candidate, by: PROGRAM, at };
     desk.introduce(&own, &name).await?;
     gateway.refresh().await?;
     Ok(true)

@@ -85,7 +85,8 @@ impl Switch {
 async fn turn(gateway: &Gateway, pause: bool) -> Result<bool, Error> {
     let live = gateway.live.load_full();
     let settings = &live.settings.variants;
-    let desk = Desk { store: &gateway.store, settings, agents: &[], by: BY, at: Timestamp::now() };
+    let desk =
+        Desk { store: &gateway.store, settings, agents: &[], candidate: None, by: BY, at: Timestamp::now() };
     let turned = match (desk.paused().await?, pause) {
         (None, true) => desk.pause_all(Some(REASON)).await.map(|()| true)?,
         (Some(paused), false) if paused.by == BY => {

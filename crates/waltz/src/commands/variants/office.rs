@@ -16,6 +16,7 @@ pub(crate) struct Office {
     pub(super) store: Store,
     settings: VariantSettings,
     agents: Vec<KnownAgent>,
+    candidate: Option<String>,
     by: String,
 }
 
@@ -23,9 +24,7 @@ impl Office {
     /// Opens the database that the configuration names.
     pub(crate) async fn open(who: &Who) -> Result<Self, Exit> {
         let sources = who.options().sources();
-        let (settings, agents) = configured_part(&sources, |check, loaded| {
-            let candidate = build::configured_name(&loaded.raw, &base_folder(&sources));
-            let program = candidate.map(|name| KnownAgent::program(&name));
+        let (settings, agents, candidate) = configured_part(&sources, |check, loaded| {
             let agents = loaded.raw.agents.iter().map(|agent| {
                 let prompt = agent.system_prompt.clone().unwrap_or_default();
                 let model = agent.targets.first().map(|target| target.model.clone()).unwrap_or_default();
@@ -35,24 +34,21 @@ impl Office {
                     abilities: agent.task_types.iter().chain(&agent.skills).cloned().collect(),
                 }
             });
-            Some((check.thresholds(&loaded.raw), agents.chain(program).collect()))
+            let candidate = build::configured_name(&loaded.raw, &base_folder(&sources));
+            Some((check.thresholds(&loaded.raw), agents.collect(), candidate))
         })?;
-        Self::with(who, settings, agents).await
+        Ok(Self { settings, agents, candidate, ..Self::for_switch(who).await? })
     }
 
     /// The same for what must be possible whatever is wrong with the rest of the configuration: to stop, and to go on.
     pub(crate) async fn for_switch(who: &Who) -> Result<Self, Exit> {
-        Self::with(who, VariantSettings::default(), Vec::new()).await
-    }
-
-    async fn with(who: &Who, settings: VariantSettings, agents: Vec<KnownAgent>) -> Result<Self, Exit> {
         let store = data::settings(&who.options())?;
         let user = || std::env::var("USER").ok().filter(|user| !user.is_empty());
         let by = who.by.clone().or_else(user).unwrap_or_else(|| "operator".to_owned());
         let folder = store.data_dir.display().to_string();
         let store = Store::open_beside(&store).await;
         let store = store.with_context(|| format!("cannot open the store of `{folder}`"))?;
-        Ok(Self { store, settings, agents, by })
+        Ok(Self { store, settings: VariantSettings::default(), agents: Vec::new(), candidate: None, by })
     }
 
     /// Closes the database.
@@ -62,7 +58,7 @@ impl Office {
 
     /// Where actions are done.
     pub(crate) fn desk(&self) -> Desk<'_> {
-        let Self { store, settings, agents, by } = self;
-        Desk { store, settings, agents, by, at: Timestamp::now() }
+        let Self { store, settings, agents, candidate, by } = self;
+        Desk { store, settings, agents, candidate: candidate.as_deref(), by, at: Timestamp::now() }
     }
 }
