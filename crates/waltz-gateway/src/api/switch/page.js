@@ -6,7 +6,8 @@ const element = (id) => document.getElementById(id);
 
 async function call(method, path, body) {
   const headers = { authorization: `Bearer ${element("token").value}` };
-  const by = element("by").value.trim();
+  // The header takes no spaces or other letters, and a name must not keep anybody from stopping.
+  const by = element("by").value.trim().replace(/[^A-Za-z0-9._:-]+/g, "_");
   if (by) headers["x-waltz-by"] = by;
   if (body) headers["content-type"] = "application/json";
   const answer = await fetch(`/waltz/v1/${path}`, { method, headers, body: body && JSON.stringify(body) });
