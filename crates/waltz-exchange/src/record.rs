@@ -3,11 +3,11 @@
 //! Text in a record has passed the masking of the gateway's record step; nothing downstream masks
 //! again.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::release::ProgramChoice;
 use crate::variant::{Choice, RequestContext, VariantOutcome};
@@ -93,7 +93,7 @@ pub struct ExchangeRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub embedding: Option<Embedding>,
     /// What stood around it: earlier turns, tools offered, and the like.
-    pub context: Value,
+    pub context: Option<Context>,
     /// The verdict on the request.
     pub prompt_verdict: Option<Verdict>,
     /// One entry per choice of the answer.
@@ -102,6 +102,24 @@ pub struct ExchangeRecord {
     pub attempts: Vec<Attempt>,
     /// Tokens of the draft and of coaching.
     pub usage: UsageRecord,
+}
+
+/// What stood around a user's request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Context {
+    /// The turns before it, and what the operator and tools say.
+    pub turns: Vec<Turn>,
+    /// The names of the tools on offer.
+    pub tools: Vec<String>,
+}
+
+/// A turn of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turn {
+    /// Who speaks: `operator`, `user`, `assistant` or `tool`.
+    pub speaker: Cow<'static, str>,
+    /// What is said.
+    pub text: String,
 }
 
 /// A task of a run.

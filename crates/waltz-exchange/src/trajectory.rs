@@ -1,9 +1,8 @@
 //! A recorded exchange as training data: state, action, reward, next state, terminal.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::record::{ChoiceRecord, DraftRecord, ExchangeRecord};
+use crate::record::{ChoiceRecord, Context, DraftRecord, ExchangeRecord};
 
 /// One step that training can learn from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,7 +25,7 @@ pub struct State {
     /// The user's request.
     pub user_request: String,
     /// What stood around it.
-    pub context: Value,
+    pub context: Option<Context>,
     /// 0 before any coaching.
     pub coaching_round: u32,
     /// Earlier answers and the advice they got.

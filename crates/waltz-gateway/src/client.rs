@@ -1,6 +1,7 @@
 //! The line to one client: the head of the reply goes first, then frames of a stream. It knows when
 //! the client hung up, and keeps a held stream alive with comments.
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -145,21 +146,24 @@ impl Client {
     /// Waits for work while the client waits: ends early when the client hangs up or the gateway must stop,
     /// and sends a comment every so often when a stream has begun.
     pub async fn hold<T>(&self, work: impl Future<Output = T>) -> Result<T, Interrupted> {
-        let last = *self.last_frame.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut beat = tokio::time::interval_at(last + self.heartbeat, self.heartbeat);
         tokio::pin!(work);
+        tokio::select! {
+            biased;
+            done = &mut work => Ok(done),
+            () = self.frames.closed() => Err(Interrupted::Gone),
+            () = self.stopping.cancelled() => Err(Interrupted::Stopping),
+            never = self.beat(), if self.streaming => match never {},
+        }
+    }
+
+    /// Comments on a stream for as long as nothing else is sent.
+    async fn beat(&self) -> Infallible {
         loop {
-            tokio::select! {
-                biased;
-                done = &mut work => return Ok(done),
-                () = self.frames.closed() => return Err(Interrupted::Gone),
-                () = self.stopping.cancelled() => return Err(Interrupted::Stopping),
-                _ = beat.tick(), if self.streaming => {
-                    // A full queue means that the client has enough to read; no comment is needed then.
-                    self.frames.try_send(Bytes::from_static(sse::HOLD.as_bytes())).ok();
-                    self.note_beat();
-                }
-            }
+            let last = *self.last_frame.lock().unwrap_or_else(PoisonError::into_inner);
+            tokio::time::sleep_until(last + self.heartbeat).await;
+            // A full queue means that the client has enough to read; no comment is needed then.
+            self.frames.try_send(Bytes::from_static(sse::HOLD.as_bytes())).ok();
+            self.note_beat();
         }
     }
 }

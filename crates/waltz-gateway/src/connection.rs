@@ -13,13 +13,14 @@ use axum::Router;
 use axum::body::Body;
 use http::{Request, Version};
 use hyper::body::Incoming;
-use hyper::service::{Service, service_fn};
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
 
 use crate::live::Gateway;
+use crate::router::answer;
 use paced::{Paced, Untaken};
 use patient::Patient;
 
@@ -48,14 +49,15 @@ pub async fn serve(stream: TcpStream, router: Router, gateway: Arc<Gateway>) {
     }
     stream.set_nodelay(true).ok();
     let untaken = Arc::new(Untaken::default());
-    let routed = TowerToHyperService::new(router);
+    let others = TowerToHyperService::new(router);
+    let serving = Arc::clone(&gateway);
     let answers = Arc::clone(&untaken);
     let service = service_fn(move |request: Request<Incoming>| {
         let shares_connection = request.version() == Version::HTTP_2;
-        let answered = routed.call(request);
+        let answered = answer(Arc::clone(&serving), others.clone(), request.map(Body::new));
         let answers = Arc::clone(&answers);
         async move {
-            let response = answered.await?;
+            let response = answered.await;
             // On HTTP/1.1 an answer that is not taken stops the connection's writes, which are timed.
             let paced = |body| Body::new(Paced::new(body, answers));
             Ok::<_, Infallible>(if shares_connection { response.map(paced) } else { response })

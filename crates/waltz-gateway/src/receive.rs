@@ -5,9 +5,9 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::HeaderMap;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 use waltz_exchange::openai::{ApiError, ChatRequest, Speaker};
-use waltz_exchange::record::{Decision, ExchangeRecord, RunTask, Scanned, UsageRecord};
+use waltz_exchange::record::{Context, Decision, ExchangeRecord, RunTask, Scanned, Turn, UsageRecord};
 use waltz_exchange::{Depth, Risk, id};
 
 use crate::auth::Caller;
@@ -101,7 +101,7 @@ pub fn receive(incoming: Incoming) -> Result<Received, Stop> {
     request.model().clone_into(&mut record.model);
     record.subject = request.subject().map(|subject| id::sha256_hex(subject.as_bytes()));
     record.user_request = request.user_request();
-    record.context = context(&request);
+    record.context = Some(context(&request));
     // Bytes in another form than the upstream's cannot be sent on as they are.
     let raw = (path != MESSAGES).then_some(body);
     Ok(Received { request, raw, wishes, unit, began, record })
@@ -172,7 +172,7 @@ pub fn blank_record(id: String, tenant: String, path: &str, at: Timestamp) -> Ex
         request_hash: String::new(),
         user_request: String::new(),
         embedding: None,
-        context: Value::Null,
+        context: None,
         prompt_verdict: None,
         choices: Vec::new(),
         attempts: Vec::new(),
@@ -181,25 +181,18 @@ pub fn blank_record(id: String, tenant: String, path: &str, at: Timestamp) -> Ex
 }
 
 /// The turns before the current request, and the names of the tools on offer.
-pub fn context(request: &ChatRequest) -> Value {
+pub fn context(request: &ChatRequest) -> Context {
     let start = request.turn_start();
-    let mut turns = Vec::new();
-    for field in request.texts() {
-        let Some(position) = field.message else { continue };
-        if field.speaker == Speaker::User && position >= start {
-            continue;
-        }
-        let speaker = match field.speaker {
-            Speaker::Operator => "operator",
-            Speaker::User => "user",
-            Speaker::Assistant => "assistant",
-            Speaker::Tool => "tool",
-        };
-        turns.push(json!({"speaker": speaker, "text": field.text}));
-    }
-    let tools: Vec<&str> =
-        request.tools().iter().filter_map(|tool| tool.get("function")?.get("name")?.as_str()).collect();
-    json!({"turns": turns, "tools": tools})
+    let is_current = |position: usize, speaker| speaker == Speaker::User && position >= start;
+    let before = request
+        .texts()
+        .into_iter()
+        .filter(|field| field.message.is_some_and(|position| !is_current(position, field.speaker)));
+    let turns = before
+        .map(|field| Turn { speaker: field.speaker.as_str().into(), text: field.text.into_owned() })
+        .collect();
+    let names = request.tools().iter().filter_map(|tool| tool.get("function")?.get("name")?.as_str());
+    Context { turns, tools: names.map(str::to_owned).collect() }
 }
 
 /// Reads what the client wants beyond the OpenAI form.

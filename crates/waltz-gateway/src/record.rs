@@ -4,7 +4,6 @@
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
 use waltz_exchange::id;
 use waltz_exchange::openai::{ApiError, Retry};
 use waltz_exchange::record::{ChoiceRecord, Decision, DraftRecord, ExchangeRecord};
@@ -213,7 +212,10 @@ fn apply_text_policy(record: &mut ExchangeRecord, settings: &Settings) {
     let names = [&mut record.model, &mut record.agent].into_iter().chain(&mut record.error);
     let names = names.chain(&mut record.route_reason).chain(record.run.as_mut().map(|run| &mut run.task));
     names.chain(models).for_each(mask);
-    change_value(&mut record.context, change);
+    if let Some(context) = &mut record.context {
+        let texts = context.turns.iter_mut().map(|turn| &mut turn.text);
+        texts.chain(&mut context.tools).for_each(change);
+    }
     for choice in &mut record.choices {
         change_draft(&mut choice.draft, change);
         if let Some(checked) = &mut choice.self_check {
@@ -237,14 +239,5 @@ fn change_draft(draft: &mut DraftRecord, change: &dyn Fn(&mut String)) {
     if let Some(verdict) = &mut draft.verdict {
         change(&mut verdict.reasoning);
         change(&mut verdict.feedback);
-    }
-}
-
-fn change_value(value: &mut Value, change: &dyn Fn(&mut String)) {
-    match value {
-        Value::String(text) => change(text),
-        Value::Array(items) => items.iter_mut().for_each(|item| change_value(item, change)),
-        Value::Object(fields) => fields.values_mut().for_each(|item| change_value(item, change)),
-        _ => {}
     }
 }

@@ -3,10 +3,11 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use waltz_exchange::Verdict;
 use waltz_exchange::openai::Answer;
-use waltz_exchange::record::{ChoiceRecord, ExchangeRecord};
+use waltz_exchange::record::{ChoiceRecord, ExchangeRecord, Scanned};
 use waltz_exchange::score::rounded;
 
 use crate::api::moderations;
@@ -64,32 +65,24 @@ pub async fn respond(coached: Coached, client: &Client) -> Result<Responded, Sto
     let began = received.began;
     let moderation = received.request.moderation().map(|_| summary.moderation());
     let terminal = if client.is_streaming() {
-        let extras = match (received.wishes.annotations, &moderation) {
-            (Some(true), _) | (None, Some(_)) => summary.extras(moderation.as_ref()),
-            (Some(false), Some(moderation)) => {
-                Map::from_iter([("moderation".to_owned(), moderation.clone())])
-            }
-            (_, None) => Map::new(),
-        };
+        let told = received.wishes.annotations.unwrap_or(moderation.is_some());
+        let extras = Extras { waltz: told.then(|| summary.object()), moderation };
         let include_usage = received.request.include_usage();
         let mut frames = frames(&answer, raw, include_usage);
-        if let Some(reason) = record.degraded.as_deref().filter(|_| !extras.contains_key("waltz")) {
+        if let Some(reason) = record.degraded.as_deref().filter(|_| !told) {
             tell_degraded(&mut frames, reason);
         }
-        if let Err(why) = send(client, &answer, frames, extras).await {
+        if let Err(why) = send(client, &answer, frames, extras.into_map()).await {
             return Err(Stop::interrupted(record, why));
         }
         Terminal::Frame(client.dialect().terminal())
     } else {
         let wanted = received.wishes.annotations != Some(false) && !transparent;
-        let mut extras = if wanted { summary.extras(moderation.as_ref()) } else { Map::new() };
-        if !wanted && let Some(moderation) = moderation {
-            extras.insert("moderation".to_owned(), moderation);
-        }
+        let extras = Extras { waltz: wanted.then(|| summary.object()), moderation };
         if personal::restore_answer(&mut answer, &vault, received.request.wants_json()) {
             raw = Raw::Rewritten;
         }
-        let body = whole(client.dialect(), &answer, raw, &extras);
+        let body = whole(client.dialect(), &answer, &raw, extras);
         let mut headers = reply::json_headers();
         final_headers(&mut headers, &record, rounds);
         let overhead = began.elapsed().saturating_sub(waited);
@@ -182,23 +175,25 @@ fn add_id(answer: &mut Answer) -> bool {
 
 /// The body of a JSON answer. An unchanged draft is sent as the bytes that came, with ours spliced in
 /// before the closing brace.
-fn whole(dialect: &Dialect, answer: &Answer, raw: Raw, extras: &Map<String, Value>) -> Bytes {
-    if let (Dialect::OpenAi, Raw::Json(bytes)) = (dialect, &raw) {
+fn whole(dialect: &Dialect, answer: &Answer, raw: &Raw, extras: Extras<'_>) -> Bytes {
+    if let (Dialect::OpenAi, Raw::Json(bytes)) = (dialect, raw) {
         if extras.is_empty() {
             return bytes.clone();
         }
         let end = bytes.iter().rposition(|byte| *byte == b'}');
-        let clash = extras.keys().any(|name| answer.head.contains_key(name));
+        let ours = [("waltz", extras.waltz.is_some()), ("moderation", extras.moderation.is_some())];
+        let clash = ours.iter().any(|(name, is_ours)| *is_ours && answer.head.contains_key(*name));
         if let Some(end) = end.filter(|_| !clash) {
-            let mut body = Vec::with_capacity(bytes.len() + 512);
+            let mut body = Vec::with_capacity(bytes.len() + 1024);
             body.extend_from_slice(&bytes[..end]);
-            body.push(b',');
-            let ours = Value::Object(extras.clone()).to_string();
-            body.extend_from_slice(&ours.as_bytes()[1..]);
-            return Bytes::from(body);
+            // Ours are an object: its opening brace becomes the comma between theirs and ours.
+            if serde_json::to_writer(&mut body, &extras).is_ok() {
+                body[end] = b',';
+                return Bytes::from(body);
+            }
         }
     }
-    Bytes::from(dialect.answer(answer, extras).to_string())
+    Bytes::from(dialect.answer(answer, &extras.into_map()).to_string())
 }
 
 /// A frame of a stream.
@@ -261,51 +256,89 @@ async fn send(
     Ok(())
 }
 
-/// What the client is told beside the answer.
+/// What waltz adds to an answer.
+#[derive(Serialize)]
+struct Extras<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waltz: Option<Told<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    moderation: Option<Value>,
+}
+
+impl Extras<'_> {
+    fn is_empty(&self) -> bool {
+        self.waltz.is_none() && self.moderation.is_none()
+    }
+
+    fn into_map(self) -> Map<String, Value> {
+        match serde_json::to_value(self) {
+            Ok(Value::Object(fields)) => fields,
+            _ => Map::new(),
+        }
+    }
+}
+
+/// The `waltz` object of an answer.
+#[derive(Serialize)]
+struct Told<'a> {
+    version: u32,
+    decision: &'static str,
+    rounds: u32,
+    categories: Map<String, Value>,
+    safety_score: Option<f64>,
+    helpfulness_score: Option<f64>,
+    #[serde(rename = "unsafe")]
+    is_unsafe: Option<bool>,
+    agent: &'a str,
+    route_reason: Option<&'a str>,
+    task_type: &'a str,
+    variant: &'a str,
+    stage: u8,
+    risk: &'static str,
+    session_id: &'a str,
+    evaluation_id: &'a str,
+    response_id: Option<&'a str>,
+    degraded: Option<&'a str>,
+    scanned: &'a Scanned,
+    coaching_tokens: u64,
+}
+
+/// Makes what the client is told beside the answer.
 struct Summary<'a> {
     record: &'a ExchangeRecord,
     rounds: u32,
     transparent: bool,
 }
 
-impl Summary<'_> {
-    fn extras(&self, moderation: Option<&Value>) -> Map<String, Value> {
-        let mut extras = Map::new();
-        extras.insert("waltz".to_owned(), self.object());
-        if let Some(moderation) = moderation {
-            extras.insert("moderation".to_owned(), moderation.clone());
-        }
-        extras
-    }
-
-    fn object(&self) -> Value {
+impl<'a> Summary<'a> {
+    fn object(&self) -> Told<'a> {
         let record = self.record;
         let worst = |score: fn(&Verdict) -> f32| self.verdicts().map(score).fold(1.0, f32::min);
         let judged = self.verdicts().next().is_some();
-        json!({
-            "version": VERSION,
-            "decision": record.decision.as_str(),
-            "rounds": self.rounds,
-            "categories": self.categories(),
-            "safety_score": judged.then(|| rounded(worst(|verdict| verdict.safety_score))),
-            "helpfulness_score": judged.then(|| rounded(worst(|verdict| verdict.helpfulness_score))),
-            "unsafe": judged.then(|| self.verdicts().any(|verdict| verdict.is_unsafe)),
-            "agent": record.agent,
-            "route_reason": record.route_reason,
-            "task_type": record.task_type,
-            "variant": record.variant,
-            "stage": record.stage,
-            "risk": record.risk.as_str(),
-            "session_id": record.session_id,
-            "evaluation_id": record.id,
-            "response_id": record.response_id,
-            "degraded": record.degraded,
-            "scanned": record.scanned,
-            "coaching_tokens": record.usage.coaching_tokens,
-        })
+        Told {
+            version: VERSION,
+            decision: record.decision.as_str(),
+            rounds: self.rounds,
+            categories: self.categories(),
+            safety_score: judged.then(|| rounded(worst(|verdict| verdict.safety_score))),
+            helpfulness_score: judged.then(|| rounded(worst(|verdict| verdict.helpfulness_score))),
+            is_unsafe: judged.then(|| self.verdicts().any(|verdict| verdict.is_unsafe)),
+            agent: &record.agent,
+            route_reason: record.route_reason.as_deref(),
+            task_type: &record.task_type,
+            variant: &record.variant,
+            stage: record.stage,
+            risk: record.risk.as_str(),
+            session_id: &record.session_id,
+            evaluation_id: &record.id,
+            response_id: record.response_id.as_deref(),
+            degraded: record.degraded.as_deref(),
+            scanned: &record.scanned,
+            coaching_tokens: record.usage.coaching_tokens,
+        }
     }
 
-    fn verdicts(&self) -> impl Iterator<Item = &Verdict> {
+    fn verdicts(&self) -> impl Iterator<Item = &'a Verdict> {
         self.record.choices.iter().filter_map(|choice| choice.final_verdict.as_ref())
     }
 

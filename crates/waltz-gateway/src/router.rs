@@ -9,14 +9,15 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequestParts, Path, Query, Request, State};
-use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use axum::routing::{get, post};
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{HeaderMap, StatusCode, Uri};
+use http::{HeaderMap, Method, StatusCode, Uri};
 use http_body_util::BodyExt;
+use hyper::service::Service as _;
+use hyper_util::service::TowerToHyperService;
 use jiff::Timestamp;
 use waltz_exchange::id;
 use waltz_exchange::openai::{ApiError, Retry};
@@ -46,15 +47,16 @@ pub(crate) const CHAT: &str = "/v1/chat/completions";
 
 type Shared = State<Arc<Gateway>>;
 
+/// The paths that are looked up.
+pub(crate) type Others = TowerToHyperService<Router>;
+
 /// The id of a request, made when it arrives.
 #[derive(Clone, Debug)]
 struct RequestId(String);
 
-/// Every path of the gateway.
+/// Every path of the gateway but those of chats, which [`answer`] knows itself.
 pub fn router(gateway: Arc<Gateway>) -> Router {
     Router::new()
-        .route(CHAT, post(chat))
-        .route(MESSAGES, post(messages))
         .route("/v1/embeddings", post(embed))
         .route("/v1/moderations", post(moderate))
         .route("/v1/models", get(list_models))
@@ -80,28 +82,15 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         )
         .fallback(async |uri: Uri| reply::error(&not_found(uri.path())))
         .method_not_allowed_fallback(async |uri: Uri| reply::error(&not_found(uri.path())))
-        .layer(from_fn(with_request_id))
         .with_state(gateway)
 }
 
-async fn with_request_id(mut request: Request, next: Next) -> Response {
+/// Answers a request. Nearly all are chats, and these are not looked up among the other paths.
+pub(crate) async fn answer(gateway: Arc<Gateway>, others: Others, request: Request) -> Response {
     let request_id = id::new_request_id();
-    request.extensions_mut().insert(RequestId(request_id.clone()));
-    let header_bytes: usize =
-        request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-    let mut response = if header_bytes > MAX_HEADER_BYTES {
-        let message = format!("the request headers are larger than {MAX_HEADER_BYTES} bytes");
-        let mut error = ApiError::invalid(message, None).with_code("headers_too_large");
-        error.status = 431;
-        reply::error(&error)
-    } else if is_ambiguous(request.headers()) {
-        let message =
-            "a request must say its length once: by one `content-length` or by `transfer-encoding: chunked`";
-        let mut response = reply::error(&ApiError::invalid(message, None).with_code("ambiguous_length"));
-        reply::set(response.headers_mut(), "connection", "close");
-        response
-    } else {
-        next.run(request).await
+    let mut response = match refusal(request.headers()) {
+        Some(refusal) => refusal,
+        None => dispatch(gateway, others, request, request_id.clone()).await,
     };
     if !response.headers().contains_key("x-request-id") {
         reply::set(response.headers_mut(), "x-request-id", &request_id);
@@ -111,6 +100,47 @@ async fn with_request_id(mut request: Request, next: Next) -> Response {
         response.headers_mut().insert("request-id", id);
     }
     response
+}
+
+async fn dispatch(
+    gateway: Arc<Gateway>,
+    others: Others,
+    mut request: Request,
+    request_id: String,
+) -> Response {
+    let path = match request.uri().path() {
+        CHAT => CHAT,
+        MESSAGES => MESSAGES,
+        _ => "",
+    };
+    if path.is_empty() || request.method() != Method::POST {
+        request.extensions_mut().insert(RequestId(request_id));
+        return others.call(request).await.unwrap_or_else(|never| match never {});
+    }
+    let (parts, body) = request.into_parts();
+    match Admitted::new(&gateway, parts.headers, path, request_id) {
+        Ok(admitted) => exchange(gateway, admitted, body, path, pipeline::run).await,
+        Err(refusal) => refusal,
+    }
+}
+
+/// The reply to a request whose head alone is reason not to read on.
+fn refusal(headers: &HeaderMap) -> Option<Response> {
+    let header_bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if header_bytes > MAX_HEADER_BYTES {
+        let message = format!("the request headers are larger than {MAX_HEADER_BYTES} bytes");
+        let mut error = ApiError::invalid(message, None).with_code("headers_too_large");
+        error.status = 431;
+        return Some(reply::error(&error));
+    }
+    if is_ambiguous(headers) {
+        let message =
+            "a request must say its length once: by one `content-length` or by `transfer-encoding: chunked`";
+        let mut response = reply::error(&ApiError::invalid(message, None).with_code("ambiguous_length"));
+        reply::set(response.headers_mut(), "connection", "close");
+        return Some(response);
+    }
+    None
 }
 
 /// Whether a proxy in front could see another end of the body than is seen here, and take what follows for
@@ -138,22 +168,19 @@ impl FromRequestParts<Arc<Gateway>> for Admitted {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, gateway: &Arc<Gateway>) -> Result<Self, Response> {
-        let live = gateway.serving();
-        let caller = authenticate(gateway, &live, &parts.headers)
-            .map_err(|error| reply_error(parts.uri.path(), &error))?;
         let request_id = parts.extensions.get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
-        let headers = std::mem::take(&mut parts.headers);
-        let (began, at) = (Instant::now(), Timestamp::now());
-        Ok(Self { caller, live, headers, request_id, began, at, planned: None })
+        Self::new(gateway, std::mem::take(&mut parts.headers), parts.uri.path(), request_id)
     }
 }
 
-async fn chat(State(gateway): Shared, admitted: Admitted, body: Body) -> Response {
-    exchange(gateway, admitted, body, CHAT, pipeline::run).await
-}
-
-async fn messages(State(gateway): Shared, admitted: Admitted, body: Body) -> Response {
-    exchange(gateway, admitted, body, MESSAGES, pipeline::run).await
+impl Admitted {
+    /// Admits a request if it is known who calls.
+    fn new(gateway: &Gateway, headers: HeaderMap, path: &str, request_id: String) -> Result<Self, Response> {
+        let live = gateway.serving();
+        let caller = authenticate(gateway, &live, &headers).map_err(|error| reply_error(path, &error))?;
+        let (began, at) = (Instant::now(), Timestamp::now());
+        Ok(Self { caller, live, headers, request_id, began, at, planned: None })
+    }
 }
 
 async fn embed(State(gateway): Shared, admitted: Admitted, body: Body) -> Response {
@@ -292,19 +319,27 @@ pub(crate) async fn read_body(admitted: &Admitted, mut body: Body) -> Result<Byt
         tokio::spawn(discard(body));
         return Err(too_large(limit));
     }
+    // Most bodies come in one piece, and are used as they came.
+    let mut first: Option<Bytes> = None;
     let mut whole = BytesMut::new();
     // A client that sends nothing for so long is not going to.
     let patience = admitted.live.settings.patience;
     while let Some(frame) = tokio::time::timeout(patience, body.frame()).await.map_err(|_| stalled())? {
         let frame = frame.map_err(|_| ApiError::invalid("the request body broke off", None))?;
         let Ok(data) = frame.into_data() else { continue };
-        if whole.len() + data.len() > limit {
+        let known = whole.len() + first.as_ref().map_or(0, Bytes::len);
+        if known + data.len() > limit {
             tokio::spawn(discard(body));
             return Err(too_large(limit));
         }
+        if known == 0 {
+            first = Some(data);
+            continue;
+        }
+        whole.extend_from_slice(&first.take().unwrap_or_default());
         whole.extend_from_slice(&data);
     }
-    Ok(whole.freeze())
+    Ok(first.unwrap_or_else(|| whole.freeze()))
 }
 
 /// Reads on a little and forgets it: a connection that is closed while its client still writes shows the

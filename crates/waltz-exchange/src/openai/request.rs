@@ -27,6 +27,18 @@ pub enum Speaker {
     Tool,
 }
 
+impl Speaker {
+    /// The stable name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Operator => "operator",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+        }
+    }
+}
+
 /// One text-bearing field of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextField<'a> {

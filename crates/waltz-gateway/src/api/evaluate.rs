@@ -188,7 +188,7 @@ fn fill(entry: &mut ExchangeRecord, live: &Live, asked: &Evaluation, request: &C
     request.model().clone_into(&mut entry.agent);
     entry.subject = request.subject().map(|subject| id::sha256_hex(subject.as_bytes()));
     entry.user_request = request.user_request();
-    entry.context = context(request);
+    entry.context = Some(context(request));
 }
 
 fn body<'a>(

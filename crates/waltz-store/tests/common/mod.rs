@@ -4,10 +4,9 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde_json::json;
 use waltz_exchange::record::{
-    Assessment, AssessmentSource, ChoiceRecord, DraftRecord, Reviser, RoundRecord, RunTask, Scanned,
-    UsageRecord,
+    Assessment, AssessmentSource, ChoiceRecord, Context, DraftRecord, Reviser, RoundRecord, RunTask, Scanned,
+    Turn, UsageRecord,
 };
 use waltz_exchange::{Category, Decision, Depth, ExchangeRecord, Issue, Level, Risk, Verdict, id};
 use waltz_store::Entry;
@@ -124,7 +123,10 @@ pub(crate) fn released(id: &str, tenant: &str, session: &str, seconds: i64, requ
         request_hash: id::request_hash(request),
         user_request: request.to_owned(),
         embedding: None,
-        context: json!({"turns": 2, "tools": ["search"]}),
+        context: Some(Context {
+            turns: vec![Turn { speaker: "operator".into(), text: "Be brief.".to_owned() }],
+            tools: vec!["search".to_owned()],
+        }),
         prompt_verdict: None,
         choices: vec![choice],
         attempts: Vec::new(),
