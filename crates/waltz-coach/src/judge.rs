@@ -85,7 +85,7 @@ impl Judge<'_> {
     pub async fn read_request(&self, request: &ChatRequest) -> RequestReading {
         let mut reading = read_request(self.screen, request);
         if let Some(neural) = self.neural {
-            neural.reread(request, &mut reading).await;
+            Box::pin(neural.reread(request, &mut reading)).await;
         }
         reading
     }
@@ -108,7 +108,7 @@ impl Judge<'_> {
         if depth != Depth::None
             && let Some(neural) = self.neural
         {
-            verdict = neural.read(draft, evidence, verdict, is_part).await;
+            verdict = Box::pin(neural.read(draft, evidence, verdict, is_part)).await;
         }
         let wanted = match depth {
             Depth::None | Depth::Rules => false,
@@ -116,7 +116,7 @@ impl Judge<'_> {
             Depth::Always => true,
         };
         if wanted && let Some(feedback) = self.feedback {
-            let opinion = feedback.ask(draft.request, draft.text, self.budget, tally).await;
+            let opinion = Box::pin(feedback.ask(draft.request, draft.text, self.budget, tally)).await;
             verdict = combine(verdict, draft, opinion);
         }
         verdict.micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);

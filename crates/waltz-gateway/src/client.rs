@@ -2,6 +2,7 @@
 //! the client hung up, and keeps a held stream alive with comments.
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -145,8 +146,9 @@ impl Client {
 
     /// Waits for work while the client waits: ends early when the client hangs up or the gateway must stop,
     /// and sends a comment every so often when a stream has begun.
-    pub async fn hold<T>(&self, work: impl Future<Output = T>) -> Result<T, Interrupted> {
-        tokio::pin!(work);
+    ///
+    /// The work stays where it is pinned: a future that is handed over takes its room twice.
+    pub async fn hold<W: Future>(&self, mut work: Pin<&mut W>) -> Result<W::Output, Interrupted> {
         tokio::select! {
             biased;
             done = &mut work => Ok(done),

@@ -1,6 +1,7 @@
 //! Step 5: drafts that are unsafe or refuse needlessly are coached; where the judge could not do its
 //! work, the failure policy answers.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use waltz_coach::judge::{Draft, read_draft};
@@ -56,7 +57,7 @@ pub async fn coach(judged: Judged, gateway: &Gateway, client: &Client) -> Result
         (false, false) => Decision::Passthrough,
     };
     let mut coached = Coached { routed, answer, raw, released, tally, decision, rounds: 0 };
-    let work = client.hold(coach_choices(&mut coached, choices, gateway)).await;
+    let work = client.hold(pin!(coach_choices(&mut coached, choices, gateway))).await;
     let received = &mut coached.routed.received;
     received.record.decision = coached.decision;
     let degraded = received.record.degraded.clone().filter(|_| received.wishes.error_on_degraded);
@@ -103,7 +104,7 @@ async fn coach_choices(coached: &mut Coached, choices: Vec<JudgedChoice>, gatewa
             } else if coached.routed.may_change {
                 if similar.is_none() && !verdict.is_satisfactory() {
                     let Routed { received, live, .. } = &mut coached.routed;
-                    similar = Some(look_up(gateway, live, &mut received.record).await);
+                    similar = Some(Box::pin(look_up(gateway, live, &mut received.record)).await);
                 }
                 let past = similar.as_deref().unwrap_or(&[]);
                 coach_choice(coached, position, verdict, past, &mut record).await;
@@ -207,7 +208,8 @@ async fn coach_choice(
         similar,
     };
     let pupil = Pupil { choice: choice.clone(), verdict };
-    let lesson = coach.coach(&routed.received.request, &routed.reading, pupil, tally).await;
+    // Boxed, as few answers need it, and all would carry its room along.
+    let lesson = Box::pin(coach.coach(&routed.received.request, &routed.reading, pupil, tally)).await;
     let read: usize = lesson.rounds.iter().map(|round| round.revision.text.len()).sum();
     routed.received.record.scanned.answer_bytes += read;
     routed.received.record.scanned.windows += lesson.rounds.len();

@@ -1,5 +1,6 @@
 //! Step 3: the conversation agent's first draft, as a stream of windows. A JSON answer is one window.
 
+use std::pin::pin;
 use std::sync::OnceLock;
 use std::time::Instant;
 
@@ -121,7 +122,7 @@ pub async fn ask(
         }
         post_with_fallback(targets, budget, "draft", Call::Chat, body_for, (course, attempts)).await
     };
-    let outcome = client.hold(call).await;
+    let outcome = client.hold(pin!(call)).await;
     tally.waited += began.elapsed();
     let (body, _) = outcome??;
     Ok(Windows::new(body))

@@ -5,6 +5,7 @@
 pub mod flow;
 mod gather;
 
+use std::pin::pin;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -94,7 +95,7 @@ pub async fn feedback(drafted: Drafted, client: &mut Client) -> Result<Judged, S
                 // Its slot may be the one that the next try needs.
                 drop(windows);
                 let progress = (&mut course, &mut tally);
-                windows = match draft::ask(&routed, assessed, Some(error), progress, client).await {
+                windows = match Box::pin(draft::ask(&routed, assessed, Some(error), progress, client)).await {
                     Ok(next) => next,
                     Err(broken) => return Err(draft::stop(routed, tally, Decision::Failed, broken)),
                 };
@@ -133,7 +134,8 @@ pub async fn feedback(drafted: Drafted, client: &mut Client) -> Result<Judged, S
         judged.choices.push(JudgedChoice { draft, self_check: None, verdict: Some(verdict) });
         return Ok(judged);
     }
-    match client.hold(read_choices(&mut judged, assessed)).await {
+    let read = client.hold(pin!(read_choices(&mut judged, assessed))).await;
+    match read {
         Ok(()) => Ok(judged),
         Err(why) => {
             note_sent(&mut judged.routed, &flow, Some(judged.answer));
@@ -186,7 +188,7 @@ async fn read_choices(judged: &mut Judged, assessed: bool) {
         }
         let mut choice = JudgedChoice { draft, self_check: None, verdict };
         if judged.routed.live.settings.self_check && judged.routed.may_change {
-            self_check(judged, position, &mut choice).await;
+            Box::pin(self_check(judged, position, &mut choice)).await;
         }
         judged.choices.push(choice);
     }

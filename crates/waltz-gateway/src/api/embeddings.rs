@@ -1,6 +1,7 @@
 //! `POST /v1/embeddings`: passed through to the upstream that serves the model, and recorded.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -105,7 +106,7 @@ async fn pass_through(
             }
         }
     };
-    let outcome = client.hold(call).await;
+    let outcome = client.hold(pin!(call)).await;
     let waited = call_began.elapsed();
     tally.ended("embeddings", outcome.as_ref().ok().and_then(|called| called.as_ref().err()));
     entry.attempts = tally.attempts;

@@ -1,6 +1,7 @@
 //! `POST /waltz/v1/evaluate`: judges an answer that was made elsewhere and, if asked, coaches it, so that
 //! code in any language can be guarded without changing who calls the model.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -126,7 +127,7 @@ async fn evaluate(
         };
         (verdict, lesson)
     };
-    let outcome = client.hold(work).await;
+    let outcome = client.hold(pin!(work)).await;
     entry.usage.coaching_tokens = tally.coaching_tokens();
     entry.attempts = tally.attempts;
     let (verdict, lesson) = match outcome {

@@ -4,6 +4,7 @@
 
 mod task;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -136,7 +137,7 @@ async fn carry_out(
         let progress = |step| tell(stream.then(|| event(&step)));
         route_with_safety(&plan, &graph, terms, execute, progress).await
     };
-    let report: Result<Report, Interrupted> = line.hold(work).await.flatten();
+    let report: Result<Report, Interrupted> = line.hold(pin!(work)).await.flatten();
     let Report { mut results, final_safe, avg_coaching_rounds } = match report {
         Ok(report) => report,
         Err(why) => return Err(Stop::interrupted(entry, why)),

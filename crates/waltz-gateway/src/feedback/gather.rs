@@ -1,5 +1,7 @@
 //! Gathers a draft from its windows, and releases it on the way where its release allows that.
 
+use std::pin::pin;
+
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use waltz_coach::judge::Draft;
@@ -26,7 +28,8 @@ pub(super) struct Gathered {
     pub(super) stopped: Option<(String, Verdict)>,
 }
 
-/// Puts the draft together, and releases it on the way where its release allows that. When it
+/// Puts the draft together, and releases it on the way where its release allows that. What only streams need is
+/// boxed: a whole answer should not carry its room along. When it
 /// breaks off, `flow` knows what was sent, and `assembler` what came.
 pub(super) async fn gather(
     routed: &mut Routed,
@@ -37,7 +40,8 @@ pub(super) async fn gather(
 ) -> Result<Gathered, Broken> {
     let (mut ended, mut left_out) = (false, false);
     while !ended {
-        let events = match client.hold(windows.next()).await?? {
+        let window = client.hold(pin!(windows.next())).await??;
+        let events = match window {
             None => break,
             Some(Window::Whole(bytes)) => {
                 let answer = parse_answer(windows.protocol(), &bytes).map_err(|error| {
@@ -79,7 +83,9 @@ pub(super) async fn gather(
                 Next::Wait => {}
                 Next::Send(events) => send(client, events).await?,
                 Next::Judge => {
-                    let Some(verdict) = client.hold(judge_window(routed, flow, tally)).await? else {
+                    let Some(verdict) =
+                        client.hold(Box::pin(judge_window(routed, flow, tally)).as_mut()).await?
+                    else {
                         continue;
                     };
                     match flow.settle(&verdict) {
@@ -108,7 +114,7 @@ pub(super) async fn gather(
         return Err(CallError::Unreachable(windows.upstream().to_owned()).into());
     }
     let answer = std::mem::take(assembler).finish().map_err(|error| unusable(windows, error.to_string()))?;
-    finish(routed, flow, answer, client, tally).await
+    Box::pin(finish(routed, flow, answer, client, tally)).await
 }
 
 /// A failure that an upstream tells inside of an answer, under status 200: the same as an HTTP status.
@@ -137,7 +143,7 @@ async fn finish(
     if flow.release() == Release::Unread {
         return Ok(Gathered { answer, raw: Raw::Events(flow.finish(usage)), released: true, stopped: None });
     }
-    let verdict = client.hold(look_back(routed, &answer, tally)).await?;
+    let verdict = client.hold(pin!(look_back(routed, &answer, tally))).await?;
     let closed = routed.live.settings.failure.at(routed.reading.risk) == OnFailure::Closed;
     if verdict.state.is_degraded() && closed {
         return Ok(stopped(routed, flow, answer, verdict));
