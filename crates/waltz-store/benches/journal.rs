@@ -84,7 +84,9 @@ async fn measure(name: &str, database: Database) -> Result<(), Box<dyn Error>> {
         store.drained().await?;
     }
     let each = (cpu_micros()? - before) / ENTRIES as f64;
-    println!("{name} append and drain: n = {ENTRIES}, {TOGETHER} at a time, {each:.1} us of CPU each in this process");
+    println!(
+        "{name} append and drain: n = {ENTRIES}, {TOGETHER} at a time, {each:.1} us of CPU each in this process"
+    );
 
     let start = Instant::now();
     for number in 0..COACHED {
