@@ -13,9 +13,9 @@ pub fn new_response_id() -> String {
     format!("chatcmpl-{}", Uuid::new_v4().simple())
 }
 
-/// A new coaching session id, random.
+/// A new coaching session id, unique and ordered by time: `ses_` and 32 hex digits.
 pub fn new_session_id() -> String {
-    format!("ses_{}", Uuid::new_v4().simple())
+    format!("ses_{}", Uuid::now_v7().simple())
 }
 
 /// The first 16 hex digits of SHA-256 over the text: the key under which past coaching of the very
@@ -68,6 +68,15 @@ mod tests {
             hmac_sha256_hex(&[0xaa; 131], b"Test Using Larger Than Block-Size Key - Hash Key First"),
             "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"
         );
+    }
+
+    #[test]
+    fn ids_of_requests_and_sessions_are_ordered_by_time() {
+        for make in [new_request_id, new_session_id] {
+            let ids: Vec<String> = (0..100).map(|_| make()).collect();
+            assert!(ids.is_sorted_by(|earlier, later| earlier < later), "{ids:?}");
+            assert!(ids.iter().all(|id| id.len() == 36));
+        }
     }
 
     #[test]

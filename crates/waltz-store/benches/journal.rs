@@ -1,4 +1,4 @@
-//! How dear an append is and how fast the journal drains. Prints one line per figure and database:
+//! How dear an append is, how fast the journal drains, and what CPU both take of each exchange. Prints one line per figure and database:
 //! SQLite, and PostgreSQL where it is installed (a server of its own, over a Unix socket, syncing its log)
 //! or where `WALTZ_TEST_POSTGRES` leads to an empty database.
 //!
@@ -15,11 +15,13 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use server::Server;
-use waltz_exchange::{Embedding, ExchangeRecord};
+use waltz_exchange::{Embedding, ExchangeRecord, id};
 use waltz_store::{Database, Entry, Settings, Store};
 
 const ENTRIES: usize = 20_000;
 const COACHED: usize = 5_000;
+/// What gathers under load before it is committed together.
+const TOGETHER: usize = 500;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -73,6 +75,19 @@ async fn measure(name: &str, database: Database) -> Result<(), Box<dyn Error>> {
         "{name} drain: n = {ENTRIES}, {rate:.0} records per second, each with 2 evaluations and 1 trajectory"
     );
 
+    let live: Vec<Entry> = (0..ENTRIES).map(|_| live()).collect();
+    let before = cpu_micros()?;
+    for some in live.chunks(TOGETHER) {
+        for entry in some {
+            store.append(entry)?;
+        }
+        store.drained().await?;
+    }
+    let each = (cpu_micros()? - before) / ENTRIES as f64;
+    println!(
+        "{name} append and drain: n = {ENTRIES}, {TOGETHER} at a time, {each:.1} us of CPU each in this process"
+    );
+
     let start = Instant::now();
     for number in 0..COACHED {
         let id = format!("req_c{number:07}");
@@ -111,14 +126,36 @@ fn embedding(number: usize) -> Embedding {
     Embedding { model: "minilm".to_owned(), vector }
 }
 
-/// An ordinary exchange of about 4 kB: judged, not coached.
+/// CPU time of this process so far, all threads, user and system.
+fn cpu_micros() -> Result<f64, Box<dyn Error>> {
+    const MICROS_PER_TICK: f64 = 10_000.0;
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let (_, fields) = stat.rsplit_once(')').ok_or("no name of the program")?;
+    let ticks: Result<Vec<f64>, _> = fields.split_whitespace().skip(11).take(2).map(str::parse).collect();
+    Ok(ticks?.iter().sum::<f64>() * MICROS_PER_TICK)
+}
+
+/// An exchange with ids as the gateway makes them, in a session of its own.
+fn live() -> Entry {
+    let id = id::new_request_id();
+    let mut record = ordinary(&id, &id::new_session_id());
+    let unique = id.trim_start_matches("req_");
+    record.response_id = Some(format!("resp_{unique}_00112233445566778899aabbccddeeff"));
+    record.started_at = jiff::Timestamp::now();
+    common::exchange(record)
+}
+
 fn entry(number: usize) -> Entry {
-    let mut record =
-        common::released(&format!("req_{number:08}"), "acme", &format!("ses_{}", number / 4), 0, "");
+    common::exchange(ordinary(&format!("req_{number:08}"), &format!("ses_{}", number / 4)))
+}
+
+/// An ordinary exchange of about 3 kB: judged, not coached.
+fn ordinary(id: &str, session: &str) -> ExchangeRecord {
+    let mut record = common::released(id, "acme", session, 0, "");
     record.user_request = "how do I open the door of my house ".repeat(12);
     record.prompt_verdict = Some(common::safe());
     record.choices[0].draft.text = "here is what a locksmith would do first ".repeat(25);
     record.choices[0].final_text = record.choices[0].draft.text.clone();
     record.choices[0].omit_repeated();
-    common::exchange(record)
+    record
 }

@@ -4,7 +4,8 @@
 //! so where it exists the database must exist too: a missing or empty file is then an error. An empty
 //! file without a journal folder was left by a crash during the very first start and is used.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,6 +18,10 @@ use crate::{Error, Settings, Sync, journal};
 /// A database up to this size is checked page by page when it is opened; a larger one would delay the
 /// start too much.
 const CHECKED_BYTES: u64 = 64 << 20;
+/// Pages of a new database: most rows of an exchange fit into one. A database keeps the pages it was made with.
+const PAGE_BYTES: u32 = 16 << 10;
+/// A checkpoint syncs the disk: one per so much log, instead of one per 4 MiB.
+const LOG_BYTES: u32 = 32 << 20;
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How messages call the database.
@@ -100,13 +105,24 @@ fn options(path: &Path, settings: &Settings) -> SqliteConnectOptions {
     };
     SqliteConnectOptions::new()
         .filename(path)
+        .page_size(PAGE_BYTES)
         .synchronous(synchronous)
         .foreign_keys(true)
         .busy_timeout(settings.busy_timeout)
         .pragma("journal_size_limit", "67108864")
-        // A checkpoint syncs the disk: one per 32 MiB of log instead of one per 4.
-        .pragma("wal_autocheckpoint", "8192")
+        .pragma("wal_autocheckpoint", (LOG_BYTES / page_bytes(path)).to_string())
         .pragma("cache_size", "-32768")
+}
+
+/// The size of the pages of a database, as its file says; that of a new one where there is none yet.
+fn page_bytes(path: &Path) -> u32 {
+    let mut header = [0; 18];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
+    match (read, u16::from_be_bytes([header[16], header[17]])) {
+        (Ok(()), 1) => 65_536,
+        (Ok(()), bytes @ 512..) => bytes.into(),
+        _ => PAGE_BYTES,
+    }
 }
 
 async fn connect(options: SqliteConnectOptions, connections: u32, path: &Path) -> Result<SqlitePool, Error> {
@@ -188,6 +204,30 @@ mod tests {
             let pool = open_writer(&settings).await.unwrap();
             let set: i64 = sqlx::query_scalar("PRAGMA synchronous").fetch_one(&pool).await.unwrap();
             assert_eq!(set, level, "{sync:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_log_is_as_long_whatever_the_pages() {
+        for (made_with, pages) in [(None, 16_384), (Some(4096), 4096), (Some(65_536), 65_536)] {
+            let folder = tempfile::tempdir().unwrap();
+            let settings = Settings::at(folder.path());
+            if let Some(bytes) = made_with {
+                let options = SqliteConnectOptions::new().filename(path(folder.path())).page_size(bytes);
+                let earlier = SqlitePool::connect_with(options.create_if_missing(true)).await.unwrap();
+                sqlx::query("CREATE TABLE a (x INTEGER)").execute(&earlier).await.unwrap();
+                earlier.close().await;
+            }
+            // The second time the file is there in any case.
+            for _ in 0..2 {
+                let pool = open_writer(&settings).await.unwrap();
+                let number = async |sql: &'static str| -> i64 {
+                    sqlx::query_scalar(sql).fetch_one(&pool).await.unwrap()
+                };
+                assert_eq!(number("PRAGMA page_size").await, pages);
+                assert_eq!(number("PRAGMA wal_autocheckpoint").await * pages, i64::from(LOG_BYTES));
+                pool.close().await;
+            }
         }
     }
 }

@@ -58,8 +58,9 @@ async fn fault_F57_damaged_store() {
     fs::write(&path, vec![b'x'; 8192]).unwrap();
     let message = refusal(home.settings()).await;
     assert!(message.contains("is damaged"), "{message}");
+    // Its second page.
     let mut page = sound.clone();
-    for byte in &mut page[4096..8192] {
+    for byte in &mut page[16_384..32_768] {
         *byte = 0xa5;
     }
     fs::write(&path, page).unwrap();
