@@ -11,13 +11,14 @@ mod form;
 mod speak;
 
 use std::error::Error as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::json;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, Semaphore, mpsc};
 use tokio::time::Instant;
 use waltz_exchange::{Embedding, json as strict_json};
 use waltz_model::{
@@ -25,7 +26,7 @@ use waltz_model::{
     Room, RoomSettings, Shape, Template, Threads, TokenIndex, Tokenizer,
 };
 
-use crate::upstream::Call;
+use crate::upstream::{Call, Pieces};
 
 pub(crate) use classify::Classifier;
 
@@ -83,6 +84,9 @@ struct Embeddings {
     threads: Threads,
     seats: Arc<Semaphore>,
 }
+
+/// The head of an answer, and its body as it is written.
+pub(crate) type Response = http::Response<Pieces>;
 
 /// Why a model gives no answer.
 #[derive(Debug, thiserror::Error)]
@@ -192,7 +196,7 @@ impl LocalModel {
         adapters: &AgentAdapters,
         body: &Bytes,
         deadline: Instant,
-    ) -> Result<reqwest::Response, Trouble> {
+    ) -> Result<Response, Trouble> {
         let body = strict_json::parse_object(body)
             .map_err(|error| Trouble::Invalid(format!("the request is not valid JSON: {error}")))?;
         match (self.ready().await.map_err(Trouble::Broken)?, call) {
@@ -306,17 +310,16 @@ async fn apart<T: Send + 'static>(
 }
 
 /// A head for a body that arrives now or later.
-fn response(media_type: &'static str, body: reqwest::Body) -> reqwest::Response {
-    let mut response = http::Response::new(body);
+fn response(media_type: &'static str, body: mpsc::Receiver<io::Result<Bytes>>) -> Response {
+    let mut response = Response::new(Pieces::Local(body));
     let value = http::HeaderValue::from_static(media_type);
     response.headers_mut().insert(http::header::CONTENT_TYPE, value);
-    reqwest::Response::from(response)
+    response
 }
 
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
-    use std::sync::mpsc;
 
     use futures_util::FutureExt as _;
     use waltz_model::{Ask, Constraint, Sampling, TokenMask};
@@ -401,7 +404,8 @@ mod tests {
         let body = Bytes::from(r#"{"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 2}"#);
         let (untaught, deadline) = (AgentAdapters::default(), Instant::now() + Duration::from_secs(600));
         let answer = model.answer(Call::Chat, &untaught, &body, deadline).await.unwrap();
-        assert!(answer.text().await.unwrap().contains("chat.completion"));
+        let answer = answer.into_body().next().await.unwrap().unwrap();
+        assert!(String::from_utf8_lossy(&answer).contains("chat.completion"));
     }
 
     /// Breaks whatever asks it.
@@ -423,7 +427,7 @@ mod tests {
     #[tokio::test]
     async fn work_that_nobody_waits_for_keeps_its_seat_until_it_ends() {
         let seats = Arc::new(Semaphore::new(1));
-        let (release, held) = mpsc::channel::<()>();
+        let (release, held) = std::sync::mpsc::channel::<()>();
         {
             let work = move || held.recv().map_err(|_| Trouble::Busy);
             let mut waiting = pin!(apart(&seats, work));
@@ -450,7 +454,7 @@ mod tests {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         runtime.enable_all().max_blocking_threads(1).build().unwrap().block_on(async {
             model.warm().await.unwrap();
-            let (release, held) = mpsc::channel::<()>();
+            let (release, held) = std::sync::mpsc::channel::<()>();
             let holding = tokio::task::spawn_blocking(move || held.recv());
             let (body, deadline) = (Bytes::from(body), Instant::now() + Duration::from_secs(600));
             let untaught = AgentAdapters::default();
@@ -458,7 +462,7 @@ mod tests {
             assert!(answer.as_mut().now_or_never().is_none(), "it was read at once, by this thread");
             release.send(()).unwrap();
             holding.await.unwrap().unwrap();
-            let answer = answer.await.unwrap().bytes().await.unwrap();
+            let answer = answer.await.unwrap().into_body().next().await.unwrap().unwrap();
             let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
             let text = answer["choices"][0]["message"]["content"].as_str().unwrap();
             assert!(matches!(text, r#"{"a": true}"# | r#"{"a": false}"#), "{answer}");

@@ -8,9 +8,11 @@ mod address;
 mod body;
 mod budget;
 mod call_error;
+mod client;
 mod fallback;
 mod headers;
 mod hook;
+mod mailbox;
 mod tls;
 
 use std::net::IpAddr;
@@ -19,15 +21,20 @@ use std::time::Duration;
 
 use crate::local::{LocalModel, Trouble};
 use address::{Guard, metadata_literal};
+pub(crate) use body::Pieces;
 pub use body::{Body, parse_answer, seconds_now};
 pub use budget::RetryBudget;
 use bytes::Bytes;
 pub use call_error::CallError;
+use client::{Client, Failure, Head};
 pub use fallback::{Course, post_with_fallback};
 pub use hook::Hook;
+use http::Response;
+pub use mailbox::Mailbox;
 use secrecy::SecretString;
 pub use tls::install_tls;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use url::Url;
 use waltz_model::AgentAdapters;
 
 /// The form that an upstream speaks.
@@ -113,13 +120,13 @@ enum Speaker {
     Local(Arc<LocalModel>, AgentAdapters),
 }
 
-/// A server and its addresses, read once.
+/// A server, and what calls to its addresses say, made once.
 #[derive(Debug)]
 struct Server {
-    client: reqwest::Client,
+    client: Client,
     host: Option<(String, u16)>,
-    chat: reqwest::Url,
-    embeddings: Option<reqwest::Url>,
+    chat: Head,
+    embeddings: Option<Head>,
 }
 
 /// An upstream and the model to ask it for.
@@ -140,31 +147,25 @@ impl Upstream {
     fn guarded(settings: UpstreamSettings, guard: Guard) -> Result<Self, SetupError> {
         let address = |path: &str| {
             let whole = format!("{}{path}", settings.url);
-            reqwest::Url::parse(&whole).map_err(|error| SetupError::Url(error.to_string()))
+            Url::parse(&whole).map_err(|error| SetupError::Url(error.to_string()))
         };
         let (chat, embeddings) = match settings.protocol {
             Protocol::OpenAi => (address("/chat/completions")?, Some(address("/embeddings")?)),
             Protocol::Anthropic => (address("/messages")?, None),
         };
-        install_tls();
-        let mut client = reqwest::Client::builder()
-            .connect_timeout(settings.connect_timeout)
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .tcp_nodelay(true)
-            .pool_idle_timeout(Duration::from_secs(60))
-            .user_agent(concat!("waltz/", env!("CARGO_PKG_VERSION")))
-            .default_headers(headers::of_calls(&settings)?);
-        if !settings.allow_metadata {
-            if let Some(address) = metadata_literal(&chat) {
-                return Err(SetupError::Metadata(address));
-            }
-            client = client.dns_resolver(guard);
-        }
+        let guard = match metadata_literal(&chat) {
+            _ if settings.allow_metadata => guard.open(),
+            Some(address) => return Err(SetupError::Metadata(address)),
+            None => guard,
+        };
+        let headers = headers::of_calls(&settings)?;
+        let server = Server {
+            client: Client::new(&chat, guard, settings.connect_timeout)?,
+            host: chat.host_str().map(str::to_owned).zip(chat.port_or_known_default()),
+            embeddings: embeddings.map(|url| Head::post(&url, headers.clone())).transpose()?,
+            chat: Head::post(&chat, headers)?,
+        };
         let slots = Arc::new(Semaphore::new(settings.max_concurrent));
-        let client = client.build().map_err(|error| SetupError::Client(error.to_string()))?;
-        let host = chat.host_str().map(str::to_owned).zip(chat.port_or_known_default());
-        let server = Server { client, host, chat, embeddings };
         Ok(Self { settings, speaker: Speaker::Server(Box::new(server)), slots })
     }
 
@@ -286,23 +287,23 @@ impl Upstream {
         Err(CallError::Status { upstream: name.clone(), status: status.as_u16(), retry_after_ms, body: head })
     }
 
-    async fn send(&self, server: &Server, call: Call, body: Bytes) -> Result<reqwest::Response, CallError> {
+    async fn send(&self, server: &Server, call: Call, body: Bytes) -> Result<Response<Pieces>, CallError> {
         let name = &self.settings.name;
-        let url = match call {
+        let head = match call {
             Call::Chat | Call::Feedback => Some(&server.chat),
             Call::Embeddings => server.embeddings.as_ref(),
         };
-        let Some(url) = url else {
+        let Some(head) = head else {
             return Err(CallError::Unusable(name.clone(), "it has no embeddings".to_owned()));
         };
-        let request = server.client.post(url.clone()).body(body);
-        request.send().await.map_err(|error| {
-            if error.is_timeout() {
-                return CallError::Timeout(name.clone(), "no connection in time");
+        let answer = server.client.send(head, body).await.map_err(|failure| match failure {
+            Failure::Timeout => CallError::Timeout(name.clone(), "no connection in time"),
+            Failure::Broken(error) => {
+                tracing::debug!(upstream = %name, %error, "call failed");
+                CallError::Unreachable(name.clone())
             }
-            tracing::debug!(upstream = %name, error = %error.without_url(), "call failed");
-            CallError::Unreachable(name.clone())
-        })
+        })?;
+        Ok(answer.map(Pieces::Server))
     }
 
     async fn ask(
@@ -311,7 +312,7 @@ impl Upstream {
         call: Call,
         body: &Bytes,
         deadline: tokio::time::Instant,
-    ) -> Result<reqwest::Response, CallError> {
+    ) -> Result<Response<Pieces>, CallError> {
         let name = &self.settings.name;
         model.answer(call, adapters, body, deadline).await.map_err(|trouble| match trouble {
             Trouble::Busy => CallError::Shed(name.clone()),
@@ -333,12 +334,12 @@ impl Upstream {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn slots_are_spare_while_more_than_half_are_free() {
+    /// An upstream at an address, with time for everything.
+    pub(super) fn settings(url: &str) -> UpstreamSettings {
         let limit = Duration::from_secs(60);
-        let settings = |max_concurrent| UpstreamSettings {
+        UpstreamSettings {
             name: "main".to_owned(),
-            url: "http://127.0.0.1/v1".to_owned(),
+            url: url.to_owned(),
             protocol: Protocol::OpenAi,
             key: None,
             models: vec!["*".to_owned()],
@@ -346,10 +347,16 @@ mod tests {
             first_byte_timeout: limit,
             chunk_timeout: limit,
             total_timeout: limit,
-            max_concurrent,
+            max_concurrent: 1,
             max_answer_bytes: 1024,
             allow_metadata: false,
-        };
+        }
+    }
+
+    #[tokio::test]
+    async fn slots_are_spare_while_more_than_half_are_free() {
+        let settings =
+            |max_concurrent| UpstreamSettings { max_concurrent, ..settings("http://127.0.0.1/v1") };
         let upstream = Upstream::new(settings(4)).unwrap();
         let mut taken = Vec::new();
         for spare in [true, true, false, false] {

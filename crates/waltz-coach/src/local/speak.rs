@@ -12,7 +12,7 @@ use waltz_exchange::id;
 use waltz_model::{Adapter, EndReason, Piece, TokenChance, Tokenizer};
 
 use super::ask::{Wanted, wanted};
-use super::{Language, Trouble, apart, response};
+use super::{Language, Response, Trouble, apart, response};
 use crate::upstream::seconds_now;
 
 /// Pieces of an answer that wait for whoever reads it.
@@ -48,7 +48,7 @@ pub(super) async fn speak(
     adapter: Option<Arc<Adapter>>,
     body: Map<String, Value>,
     deadline: Instant,
-) -> Result<reqwest::Response, Trouble> {
+) -> Result<Response, Trouble> {
     let reader = Arc::clone(language);
     let read = apart(&language.seats, move || wanted(&reader, adapter.as_ref(), &body, deadline.into_std()));
     let Wanted { asks, stream, include_usage, logprobs } = read.await?;
@@ -74,9 +74,8 @@ pub(super) async fn speak(
             () = gone.closed() => {}
         }
     });
-    let body = stream::unfold(body, |mut body| async move { body.recv().await.map(|piece| (piece, body)) });
     let media_type = if stream { "text/event-stream" } else { "application/json" };
-    Ok(response(media_type, reqwest::Body::wrap_stream(body)))
+    Ok(response(media_type, body))
 }
 
 /// Writes everything, or an error that breaks the answer off: half an answer must not look whole.

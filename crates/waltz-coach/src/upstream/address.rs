@@ -6,9 +6,11 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use reqwest::Url;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use hyper_util::client::legacy::connect::dns::Name;
+use tower_service::Service;
+use url::Url;
 
 /// Looks a name up.
 pub(super) type Lookup = Arc<dyn Fn(String) -> Found + Send + Sync>;
@@ -22,9 +24,10 @@ pub(super) type Found = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>>
 struct Refused(String);
 
 /// Resolves names and leaves out metadata addresses, and where that is wanted those of private networks.
+#[derive(Clone)]
 pub(super) struct Guard {
     lookup: Lookup,
-    allows_private: bool,
+    refuses: fn(IpAddr) -> bool,
 }
 
 impl Guard {
@@ -36,29 +39,42 @@ impl Guard {
     }
 
     pub(super) fn new(lookup: Lookup) -> Self {
-        Self { lookup, allows_private: true }
+        Self { lookup, refuses: is_metadata }
     }
 
     /// The same without addresses of this machine and of private networks.
     pub(super) fn without_private(self) -> Self {
-        Self { allows_private: false, ..self }
+        Self { refuses: |address| is_metadata(address) || is_private(address), ..self }
+    }
+
+    /// The same with every address.
+    pub(super) fn open(self) -> Self {
+        Self { refuses: |_| false, ..self }
     }
 }
 
-impl Resolve for Guard {
-    fn resolve(&self, name: Name) -> Resolving {
+/// Names are looked up here; addresses that stand in a URL itself never come this way.
+impl Service<Name> for Guard {
+    type Response = std::vec::IntoIter<SocketAddr>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
         let name = name.as_str().to_owned();
         let found = (self.lookup)(name.clone());
-        let allows_private = self.allows_private;
+        let refuses = self.refuses;
         Box::pin(async move {
             let mut addresses = found.await?;
-            let allowed = |address: IpAddr| !is_metadata(address) && (allows_private || !is_private(address));
-            addresses.retain(|address| allowed(address.ip()));
+            addresses.retain(|address| !refuses(address.ip()));
             if addresses.is_empty() {
                 tracing::warn!(host = %name, "a name that leads only to addresses that are not allowed is not connected to");
-                return Err(Refused(name).into());
+                return Err(io::Error::other(Refused(name)));
             }
-            Ok(Box::new(addresses.into_iter()) as Addrs)
+            Ok(addresses.into_iter())
         })
     }
 }
@@ -115,13 +131,13 @@ const METADATA_V6: [Ipv6Addr; 3] = [
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
-    use std::time::Duration;
 
     use bytes::Bytes;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
-    use super::super::{Call, CallError, Protocol, SetupError, Upstream, UpstreamSettings};
+    use super::super::tests::settings;
+    use super::super::{Call, CallError, SetupError, Upstream};
     use super::*;
 
     #[test]
@@ -206,7 +222,10 @@ mod tests {
         assert!(matches!(Upstream::new(settings.clone()), Err(SetupError::Metadata(_))));
         settings.allow_metadata = true;
         assert!(Upstream::new(settings).is_ok());
-        assert!(matches!(Upstream::new(self::settings("http://[::1/v1")), Err(SetupError::Url(_))));
+        assert!(matches!(
+            Upstream::new(super::super::tests::settings("http://[::1/v1")),
+            Err(SetupError::Url(_))
+        ));
     }
 
     #[test]
@@ -214,23 +233,5 @@ mod tests {
         let mut settings = settings("http://127.0.0.1/v1");
         settings.key = Some("one\ntwo".to_owned().into());
         assert!(matches!(Upstream::new(settings), Err(SetupError::Key)));
-    }
-
-    fn settings(url: &str) -> UpstreamSettings {
-        let limit = Duration::from_secs(60);
-        UpstreamSettings {
-            name: "main".to_owned(),
-            url: url.to_owned(),
-            protocol: Protocol::OpenAi,
-            key: None,
-            models: vec!["*".to_owned()],
-            connect_timeout: limit,
-            first_byte_timeout: limit,
-            chunk_timeout: limit,
-            total_timeout: limit,
-            max_concurrent: 1,
-            max_answer_bytes: 1024,
-            allow_metadata: false,
-        }
     }
 }

@@ -1,10 +1,13 @@
 //! The body of an upstream's answer, read piece by piece under its time-outs and size limit.
 
+use std::io;
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
-use tokio::sync::OwnedSemaphorePermit;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, timeout_at};
 use waltz_exchange::anthropic;
 use waltz_exchange::openai::Answer;
@@ -12,12 +15,38 @@ use waltz_exchange::openai::answer::AnswerError;
 
 use super::{CallError, Protocol, UpstreamSettings};
 
+/// The pieces of an answer as they come.
+#[derive(Debug)]
+pub(crate) enum Pieces {
+    /// From a server.
+    Server(Incoming),
+    /// From a model in this process.
+    Local(mpsc::Receiver<io::Result<Bytes>>),
+}
+
+impl Pieces {
+    /// The next piece, or `None` at the end.
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        match self {
+            Self::Server(body) => loop {
+                let Some(frame) = body.frame().await else { return Ok(None) };
+                // Trailers say nothing that is asked for.
+                if let Ok(data) = frame.map_err(io::Error::other)?.into_data() {
+                    return Ok(Some(data));
+                }
+            },
+            Self::Local(pieces) => pieces.recv().await.transpose(),
+        }
+    }
+}
+
 /// A body that is still arriving. Dropping it closes the call and frees its slot.
 #[derive(Debug)]
 pub struct Body {
     upstream: String,
     protocol: Protocol,
-    response: reqwest::Response,
+    headers: HeaderMap,
+    pieces: Pieces,
     deadline: Instant,
     chunk_timeout: Duration,
     left: usize,
@@ -27,16 +56,18 @@ pub struct Body {
 impl Body {
     pub(super) fn new(
         upstream: String,
-        response: reqwest::Response,
+        response: http::Response<Pieces>,
         slot: OwnedSemaphorePermit,
         deadline: Instant,
         settings: &UpstreamSettings,
     ) -> Self {
         let UpstreamSettings { protocol, chunk_timeout, max_answer_bytes, .. } = settings;
+        let (http::response::Parts { headers, .. }, pieces) = response.into_parts();
         Self {
             upstream,
             protocol: *protocol,
-            response,
+            headers,
+            pieces,
             deadline,
             chunk_timeout: *chunk_timeout,
             left: *max_answer_bytes,
@@ -63,7 +94,7 @@ impl Body {
 
     /// The answer's headers.
     pub fn headers(&self) -> &HeaderMap {
-        self.response.headers()
+        &self.headers
     }
 
     /// Whether the answer is an event stream.
@@ -97,10 +128,10 @@ impl Body {
 
     /// The next piece, or `None` at the end, if it is here by a given time.
     pub async fn next_until(&mut self, until: Instant) -> Result<Option<Bytes>, CallError> {
-        let piece = match timeout_at(until, self.response.chunk()).await {
+        let piece = match timeout_at(until, self.pieces.next()).await {
             Err(_) => return Err(CallError::Timeout(self.upstream.clone(), "the answer stalled")),
             Ok(Err(error)) => {
-                tracing::debug!(upstream = %self.upstream, error = %error.without_url(), "answer broke off");
+                tracing::debug!(upstream = %self.upstream, error = %error, "answer broke off");
                 return Err(CallError::Unreachable(self.upstream.clone()));
             }
             Ok(Ok(piece)) => piece,

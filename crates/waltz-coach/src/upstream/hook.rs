@@ -4,12 +4,14 @@
 
 use std::time::Duration;
 
-use reqwest::Url;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use secrecy::{ExposeSecret as _, SecretString};
+use url::Url;
 use waltz_exchange::id::hmac_sha256_hex;
 
 use super::address::{Guard, metadata_literal};
-use super::{SetupError, install_tls, seconds_now};
+use super::{Mailbox, SetupError, seconds_now};
 
 const ATTEMPTS: u32 = 3;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -17,10 +19,8 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// An address that is told of things.
 #[derive(Debug)]
 pub struct Hook {
-    url: Url,
+    mailbox: Mailbox,
     secret: SecretString,
-    timeout: Duration,
-    client: reqwest::Client,
 }
 
 impl Hook {
@@ -40,15 +40,9 @@ impl Hook {
         if let Some(address) = metadata_literal(&url) {
             return Err(SetupError::Metadata(address));
         }
-        install_tls();
-        let client = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .user_agent(concat!("waltz/", env!("CARGO_PKG_VERSION")))
-            .dns_resolver(guard)
-            .build()
-            .map_err(|error| SetupError::Client(error.to_string()))?;
-        Ok(Self { url, secret, timeout, client })
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Ok(Self { mailbox: Mailbox::guarded(&url, headers, timeout, guard)?, secret })
     }
 
     /// Sends a message, a few times if need be. The error says why the last attempt failed.
@@ -69,20 +63,12 @@ impl Hook {
     async fn send(&self, body: &str, seconds: i64) -> Result<(), &'static str> {
         let signed = format!("{seconds}.{body}");
         let signature = hmac_sha256_hex(self.secret.expose_secret().as_bytes(), signed.as_bytes());
-        let request = self
-            .client
-            .post(self.url.clone())
-            .timeout(self.timeout)
-            .header("content-type", "application/json")
-            .header("x-waltz-timestamp", seconds)
-            .header("x-waltz-signature", format!("sha256={signature}"))
-            .body(body.to_owned());
-        // Errors of the client name the address, which may hold a password: only a word of them is kept.
-        let answer = request
-            .send()
-            .await
-            .map_err(|error| if error.is_timeout() { "timeout" } else { "unreachable" })?;
-        if answer.status().is_success() { Ok(()) } else { Err("status") }
+        let signature = HeaderValue::try_from(format!("sha256={signature}")).map_err(|_| "unreachable")?;
+        let headers = [
+            (HeaderName::from_static("x-waltz-timestamp"), HeaderValue::from(seconds)),
+            (HeaderName::from_static("x-waltz-signature"), signature),
+        ];
+        self.mailbox.send(headers, Bytes::copy_from_slice(body.as_bytes())).await
     }
 }
 

@@ -1,0 +1,187 @@
+//! The client of every call: hyper's, with a connector that keeps our rules. It follows no redirects and asks no
+//! proxies, and names are looked up by a [`Guard`], anew for each connection. What a call says is made once, as a
+//! [`Head`], and cloned for each call.
+
+use std::error::Error;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use percent_encoding::percent_decode_str;
+use rustls::ClientConfig;
+use tokio::net::TcpStream;
+use tower_service::Service;
+use url::Url;
+
+use super::SetupError;
+use super::address::Guard;
+use super::tls::trust;
+
+/// How long a connection is kept that nobody uses.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// When and how often a silent peer is asked whether it is there still, and when it is given up.
+const PROBE: Duration = Duration::from_secs(15);
+const PROBES: u32 = 3;
+const UNHEARD: Duration = Duration::from_secs(30);
+
+/// How often a call is sent again that a server has handed back untouched.
+const HANDED_BACK: u32 = 2;
+
+type BoxError = Box<dyn Error + Send + Sync>;
+type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+
+/// The connections to one server.
+#[derive(Debug)]
+pub(super) struct Client(legacy::Client<Connector, Full<Bytes>>);
+
+/// What calls to one address say before their body.
+#[derive(Clone, Debug)]
+pub(super) struct Head(http::request::Parts);
+
+/// Why a call got no answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// No connection in time.
+    Timeout,
+    /// No connection, or it broke.
+    Broken(legacy::Error),
+}
+
+impl Client {
+    /// A client for the server of an address. Nothing is connected yet.
+    pub(super) fn new(url: &Url, guard: Guard, connect_timeout: Duration) -> Result<Self, SetupError> {
+        let tls = trust(url.scheme() == "https").map_err(|error| SetupError::Client(error.to_string()))?;
+        Ok(Self::with(legacy::Client::builder(TokioExecutor::new()), tls, guard, connect_timeout))
+    }
+
+    fn with(
+        mut builder: legacy::Builder,
+        mut tls: ClientConfig,
+        guard: Guard,
+        connect_timeout: Duration,
+    ) -> Self {
+        let mut http = HttpConnector::new_with_resolver(guard);
+        // That it is a URL with TLS is the business of the layer above.
+        http.enforce_http(false);
+        http.set_nodelay(true);
+        // Among several addresses of a name, none takes all the time.
+        http.set_connect_timeout(Some(connect_timeout));
+        http.set_keepalive(Some(PROBE));
+        http.set_keepalive_interval(Some(PROBE));
+        http.set_keepalive_retries(Some(PROBES));
+        #[cfg(target_os = "linux")]
+        http.set_tcp_user_timeout(Some(UNHEARD));
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let connector = Connector { https: HttpsConnector::from((http, tls)), timeout: connect_timeout };
+        builder.timer(TokioTimer::new()).pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE);
+        Self(builder.build(connector))
+    }
+
+    /// Sends a call and returns once the head of its answer is here.
+    pub(super) async fn send(&self, head: &Head, body: Bytes) -> Result<Response<Incoming>, Failure> {
+        let mut again = 0;
+        loop {
+            let request = Request::from_parts(head.0.clone(), Full::new(body.clone()));
+            match self.0.request(request).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) if again < HANDED_BACK && is_handed_back(&error) => again += 1,
+                Err(error) if is_timeout(&error) => return Err(Failure::Timeout),
+                Err(error) => return Err(Failure::Broken(error)),
+            }
+        }
+    }
+}
+
+impl Head {
+    /// The head of posts to an address. A name and a password that stand in it become a header.
+    pub(super) fn post(url: &Url, mut headers: HeaderMap) -> Result<Self, SetupError> {
+        let mut bare = url.clone();
+        let (name, password) = (url.username(), url.password());
+        if !name.is_empty() || password.is_some() {
+            let written = [name, ":", password.unwrap_or_default()];
+            let decoded: Vec<u8> = written.into_iter().flat_map(percent_decode_str).collect();
+            let value = format!("Basic {}", BASE64_STANDARD.encode(decoded));
+            let mut value = HeaderValue::try_from(value).map_err(|_| SetupError::Key)?;
+            value.set_sensitive(true);
+            headers.entry(header::AUTHORIZATION).or_insert(value);
+            // Neither can be refused where there was one.
+            bare.set_username("").ok();
+            bare.set_password(None).ok();
+        }
+        let agent = HeaderValue::from_static(concat!("waltz/", env!("CARGO_PKG_VERSION")));
+        headers.entry(header::USER_AGENT).or_insert(agent);
+        headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static("*/*"));
+        let mut parts = Request::new(()).into_parts().0;
+        parts.method = Method::POST;
+        parts.uri = Uri::try_from(bare.as_str()).map_err(|error| SetupError::Url(error.to_string()))?;
+        parts.headers = headers;
+        Ok(Self(parts))
+    }
+
+    /// The same with one header more.
+    pub(super) fn and(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.0.headers.insert(name, value);
+        self
+    }
+}
+
+/// Opens connections: a name is looked up, TCP and TLS are set up, all within one time limit.
+#[derive(Clone)]
+struct Connector {
+    https: HttpsConnector<HttpConnector<Guard>>,
+    timeout: Duration,
+}
+
+impl Service<Uri> for Connector {
+    type Response = Stream;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.https.poll_ready(context)
+    }
+
+    fn call(&mut self, to: Uri) -> Self::Future {
+        let connecting = tokio::time::timeout(self.timeout, self.https.call(to));
+        Box::pin(async move {
+            let connected = connecting.await;
+            connected.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
+        })
+    }
+}
+
+/// Whether a server said that it did not touch a call: it shuts down in good order, or refuses the stream. Then the
+/// call may be sent again, whatever it asks for. A connection that was closed before anything was sent is hyper's to
+/// replace.
+fn is_handed_back(error: &legacy::Error) -> bool {
+    let found = causes(error).find_map(|cause| cause.downcast_ref::<h2::Error>());
+    found.is_some_and(|error| {
+        let shuts_down = error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
+        let refuses = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
+        error.is_remote() && (shuts_down || refuses)
+    })
+}
+
+fn is_timeout(error: &legacy::Error) -> bool {
+    let mut found = causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>());
+    found.any(|error| error.kind() == io::ErrorKind::TimedOut)
+}
+
+fn causes(error: &legacy::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(error.source(), |cause| (*cause).source())
+}
+
+#[cfg(test)]
+mod tests;
