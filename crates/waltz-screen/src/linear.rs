@@ -106,14 +106,9 @@ impl LinearJudge {
     pub fn raw(&self, text: &Text, chunk: usize) -> [f32; COLUMNS] {
         let Weights { bits, figures, table } = &self.weights;
         let (rows, _) = table.as_chunks::<COLUMNS>();
-        let mut sums = [0.0_f32; COLUMNS];
-        let length = features::read(text, chunk, *bits, |row, value| {
-            if let Some(row) = rows.get(row) {
-                for (sum, weight) in sums.iter_mut().zip(row) {
-                    *sum += f32::from(weight.cast_signed()) * value;
-                }
-            }
-        });
+        let mut sums = Sums { rows, waiting: [(0, 0.0); BATCH], count: 0, sums: [0.0; COLUMNS] };
+        let length = features::read(text, chunk, *bits, |row, value| sums.add(row, value));
+        let sums = sums.total();
         let by_length = if length > 0.0 { 1.0 / length } else { 0.0 };
         std::array::from_fn(|column| {
             let bias = figures.biases.get(column).copied().unwrap_or_default();
@@ -141,6 +136,47 @@ impl LinearJudge {
 
     fn rescaled(&self, score: usize, raw: f32) -> f32 {
         self.weights.figures.edges[score].rescale(raw)
+    }
+}
+
+/// Features that are summed together.
+const BATCH: usize = 256;
+
+/// The sums over the rows of a table, in the order in which rows are added. Rows wait until there are many: most lie
+/// in memory that is far away, and a short loop fetches several at a time.
+struct Sums<'a> {
+    rows: &'a [[u8; COLUMNS]],
+    waiting: [(u32, f32); BATCH],
+    count: usize,
+    sums: [f32; COLUMNS],
+}
+
+impl Sums<'_> {
+    #[inline]
+    fn add(&mut self, row: usize, value: f32) {
+        if self.count == BATCH {
+            self.close_batch();
+        }
+        self.waiting[self.count] = (row as u32, value);
+        self.count += 1;
+    }
+
+    #[inline(never)]
+    fn close_batch(&mut self) {
+        let mut sums = self.sums;
+        for (row, value) in &self.waiting[..self.count] {
+            let Some(row) = self.rows.get(*row as usize) else { continue };
+            for (sum, weight) in sums.iter_mut().zip(row) {
+                *sum += f32::from(weight.cast_signed()) * value;
+            }
+        }
+        self.sums = sums;
+        self.count = 0;
+    }
+
+    fn total(mut self) -> [f32; COLUMNS] {
+        self.close_batch();
+        self.sums
     }
 }
 

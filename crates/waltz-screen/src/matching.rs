@@ -43,7 +43,10 @@ impl Lists {
     pub(crate) fn compile(self) -> Matcher {
         let mut entries: Vec<(String, Vec<ListId>)> = self.terms.into_iter().collect();
         entries.sort();
-        let trie = Trie::new(&entries.iter().map(|(view, _)| view.as_bytes()).collect::<Vec<_>>());
+        // Every term begins with the blank before a word, which no walk needs to read.
+        let strings: Vec<&[u8]> =
+            entries.iter().map(|(view, _)| view.as_bytes().get(1..).unwrap_or_default()).collect();
+        let trie = Trie::new(&strings);
         let terms = entries
             .into_iter()
             .map(|(view, lists)| CompiledTerm {
@@ -84,6 +87,11 @@ pub(crate) struct Hits {
 }
 
 impl Hits {
+    /// Whether there are none of any list.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.hits.is_empty()
+    }
+
     /// The hits of one list.
     pub(crate) fn of(&self, list: ListId) -> &[Hit] {
         let list = list as usize;
@@ -95,27 +103,26 @@ impl Hits {
 
 impl Matcher {
     /// Finds the terms of a view. `needed` is told which lists occur at all and says whose hits are
-    /// wanted: most texts have terms of many families and all groups of none.
-    pub(crate) fn scan(&self, view: &Words, needed: impl FnOnce(&[bool]) -> Vec<bool>) -> Hits {
-        let mut found: Vec<(u32, u32)> = Vec::new();
-        let mut seen = vec![false; self.terms.len()];
+    /// wanted, if any are: most texts have terms of many families and all groups of none.
+    pub(crate) fn scan(&self, view: &Words, needed: impl FnOnce(&[bool]) -> Option<Vec<bool>>) -> Hits {
+        let mut found: Vec<(u32, u32)> = Vec::with_capacity(view.words.len());
+        let mut seen = vec![0_u64; self.terms.len().div_ceil(64)];
         let mut present = vec![false; self.lists];
-        // Every term begins with the blank before a word, so nothing else needs to be tried.
         for (first, word) in view.words.iter().enumerate() {
-            self.trie.walk(&view.text.as_bytes()[word.at as usize - 1..], |index| {
+            self.trie.walk(&view.text.as_bytes()[word.at as usize..], |index| {
                 let term = &self.terms[index as usize];
                 found.push((index, first as u32 + term.words - 1));
-                if !std::mem::replace(&mut seen[index as usize], true) {
+                let (place, bit) = (index as usize / 64, 1 << (index % 64));
+                if seen[place] & bit == 0 {
+                    seen[place] |= bit;
                     term.lists.iter().for_each(|list| present[*list as usize] = true);
                 }
             });
         }
-        if found.is_empty() {
-            return Hits::default();
-        }
+        let Some(needed) = needed(&present) else { return Hits::default() };
         // Terms of several words are found where they begin; hits are told in the order of their ends.
         found.sort_by_key(|(_, last)| *last);
-        self.group(&found, &needed(&present))
+        self.group(&found, &needed)
     }
 
     /// Sorts the hits of the needed lists by list, keeping their order.

@@ -123,14 +123,14 @@ impl Screen {
         let normalised = normalise(text);
         let view = words::split(&normalised.text, false);
         let mut found = Found { seen: vec![false; self.families.len()], ..Found::default() };
-        let hits = self.scan(&view, &found.seen);
         let odd = view.odd;
+        let hits = self.scan(&view, &found.seen, odd);
         let refusal = refusal::score(&self.phrases, &view, &hits);
         let mut views = vec![(view, hits)];
         self.read_view(&normalised, &views, side, &mut found);
         if odd {
             for respelt in words::respelt(&normalised.text, &views[0].0) {
-                let respelt_hits = self.scan(&respelt, &found.seen);
+                let respelt_hits = self.scan(&respelt, &found.seen, odd);
                 views.push((respelt, respelt_hits));
                 self.read_view(&normalised, &views, side, &mut found);
             }
@@ -144,28 +144,34 @@ impl Screen {
         Reading { findings, refusal, disguised: normalised.disguised }
     }
 
-    /// The hits of the families that are not yet found and whose groups all occur, and of exceptions,
-    /// which count in every view.
-    fn scan(&self, view: &Words, seen: &[bool]) -> Hits {
+    /// The hits of the families that are not yet found and whose groups all occur, and of their exceptions; of all
+    /// exceptions where the text is odd, because then they count in every view.
+    fn scan(&self, view: &Words, seen: &[bool], odd: bool) -> Hits {
         self.matcher.scan(view, |present| {
             let mut needed = vec![false; present.len()];
+            let mut any = false;
             let phrases = self.phrases.iter().map(|phrase| &phrase.family);
             let done = seen.iter().copied().chain(std::iter::repeat(false));
             for (family, done) in self.families.iter().chain(phrases).zip(done) {
-                if !done && family.all.iter().all(|list| present[*list as usize]) {
+                let wanted =
+                    !done && !family.all.is_empty() && family.all.iter().all(|list| present[*list as usize]);
+                if wanted {
                     family.all.iter().for_each(|list| needed[*list as usize] = true);
                 }
-                let exceptions = family.unless.iter().chain(&family.softened_by);
-                exceptions.for_each(|list| needed[*list as usize] = true);
+                if wanted || odd {
+                    let exceptions = family.unless.iter().chain(&family.softened_by);
+                    exceptions.for_each(|list| needed[*list as usize] = true);
+                    any = true;
+                }
             }
-            needed
+            any.then_some(needed)
         })
     }
 
     /// Evaluates the families with terms on the last of the views. A family that an earlier view found
     /// is done. Exceptions count in whichever view they can be read.
     fn read_view(&self, text: &Normalised<'_>, views: &[(Words, Hits)], side: Side, found: &mut Found) {
-        let Some((view, hits)) = views.last() else { return };
+        let Some((view, hits)) = views.last().filter(|(_, hits)| !hits.is_empty()) else { return };
         for (index, family) in self.families.iter().enumerate() {
             let info = &self.infos[index];
             if family.all.is_empty() || found.seen[index] || info.side.is_some_and(|only| only != side) {

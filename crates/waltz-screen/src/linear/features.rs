@@ -16,8 +16,6 @@ pub const CHUNK_WORDS: usize = 512;
 const END_BYTES: usize = 64 << 10;
 /// Longer words are cut for hashing: no language needs more, and encoded data would fill the table.
 const LONGEST_WORD: usize = 24;
-/// The pieces of such a word, three at each of its places.
-const MOST_PIECES: usize = 3 * LONGEST_WORD;
 /// A piece of a word counts less than a word, because a word has many pieces.
 const PIECE_VALUE: f32 = 0.5;
 /// Words at the start whose pairs are also hashed apart: an answer shows early whether it refuses.
@@ -97,9 +95,12 @@ fn ends(text: &str) -> Cow<'_, str> {
 struct Entry {
     hash: u64,
     count: u32,
-    /// The word whose pieces belong to it; `None` for a pair.
-    word: Option<u32>,
+    /// The word whose pieces belong to it; [`NONE`] for a pair.
+    word: u32,
 }
+
+/// No word.
+const NONE: u32 = u32::MAX;
 
 /// Hands every feature of a chunk to `emit`, as a row of a table with 2 to the `bits` rows and a value.
 /// Returns the length by which a sum over the rows is to be divided; 0 where nothing was read. Values grow with the
@@ -117,9 +118,9 @@ pub fn read(text: &Text, chunk: usize, bits: u32, mut emit: impl FnMut(usize, f3
     let mut before = PAIR_SEED;
     for index in first..last {
         let hash = hashed(WORD_SEED, text.word(index));
-        counts.add(hash, Some(index as u32));
+        counts.add(hash, index as u32);
         let pair = before.wrapping_mul(STEP).rotate_left(23) ^ hash;
-        counts.add(pair ^ PAIR_SEED, None);
+        counts.add(pair ^ PAIR_SEED, NONE);
         if index < OPENING_WORDS {
             emit(row(pair ^ OPENING_SEED), 1.0);
             squares += 1.0;
@@ -131,11 +132,13 @@ pub fn read(text: &Text, chunk: usize, bits: u32, mut emit: impl FnMut(usize, f3
         let value = (count as f32).sqrt();
         emit(row(hash), value);
         squares += value * value;
-        let Some(index) = word else { continue };
+        if word == NONE {
+            continue;
+        }
         distinct += 1;
         let value = value * PIECE_VALUE;
         let mut pieces = 0_u32;
-        each_piece(text.word(index as usize), |hash| {
+        each_piece(text.word(word as usize), |hash| {
             emit(row(hash), value);
             pieces += 1;
         });
@@ -151,42 +154,38 @@ fn each_piece(word: &[u8], mut emit: impl FnMut(u64)) {
     let mut marked = [b' '; LONGEST_WORD + 2];
     marked[1..=word.len()].copy_from_slice(word);
     let marked = &marked[..word.len() + 2];
-    let mut seen = Seen { maybe: 0, count: 0, hashes: [0; MOST_PIECES] };
-    for start in 0..marked.len().saturating_sub(2) {
-        let mut hash = PIECE_SEED;
-        for (length, byte) in marked[start..].iter().take(5).enumerate() {
-            hash = (hash ^ u64::from(*byte)).wrapping_mul(STEP);
-            let piece = hash ^ (length as u64) << 56;
-            if length >= 2 && seen.is_new(piece) {
-                emit(piece);
+    // A bit for each run of three, so that hardly any has to be looked for. Longer runs that are equal begin with
+    // runs of three that are.
+    let mut maybe = 0_u64;
+    for (start, run) in marked.windows(3).enumerate() {
+        let mut hash = hashed(PIECE_SEED, run);
+        let bit = 1 << (hash.wrapping_mul(MIX) >> 58);
+        let may_repeat = maybe & bit != 0;
+        maybe |= bit;
+        if !may_repeat || !stands_before(marked, start, 3) {
+            emit(hash ^ 2 << 56);
+        }
+        for (length, byte) in (4..=5).zip(&marked[start + 3..]) {
+            hash = step(hash, *byte);
+            if !may_repeat || !stands_before(marked, start, length) {
+                emit(hash ^ (length as u64 - 1) << 56);
             }
         }
     }
 }
 
-/// The pieces of one word so far.
-struct Seen {
-    /// A bit for each, so that hardly any piece is looked for in the list.
-    maybe: u64,
-    count: usize,
-    hashes: [u64; MOST_PIECES],
-}
-
-impl Seen {
-    fn is_new(&mut self, piece: u64) -> bool {
-        let bit = 1 << (piece.wrapping_mul(MIX) >> 58);
-        if self.maybe & bit != 0 && self.hashes[..self.count].contains(&piece) {
-            return false;
-        }
-        self.maybe |= bit;
-        self.hashes[self.count] = piece;
-        self.count += 1;
-        true
-    }
+/// Whether the run of bytes from `start` on also begins at an earlier place.
+fn stands_before(bytes: &[u8], start: usize, length: usize) -> bool {
+    let run = &bytes[start..start + length];
+    (0..start).any(|earlier| &bytes[earlier..earlier + length] == run)
 }
 
 fn hashed(seed: u64, bytes: &[u8]) -> u64 {
-    bytes.iter().fold(seed, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(STEP))
+    bytes.iter().fold(seed, |hash, byte| step(hash, *byte))
+}
+
+fn step(hash: u64, byte: u8) -> u64 {
+    (hash ^ u64::from(byte)).wrapping_mul(STEP)
 }
 
 /// Counts hashes in the order in which they first come, so that sums have one order everywhere.
@@ -202,7 +201,7 @@ impl Counts {
         Self { entries: Vec::with_capacity(entries), slots: vec![0; slots] }
     }
 
-    fn add(&mut self, hash: u64, word: Option<u32>) {
+    fn add(&mut self, hash: u64, word: u32) {
         let mask = self.slots.len() - 1;
         let mut slot = (hash.wrapping_mul(MIX) >> 32) as usize & mask;
         loop {
@@ -221,6 +220,33 @@ impl Counts {
                 }
             }
             slot = (slot + 1) & mask;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn pieces_are_all_runs_of_three_to_five_bytes_each_once(word in "([ab]{1,24}|[a-z]{1,24})") {
+            let marked = format!(" {word} ");
+            let mut expected: Vec<u64> = Vec::new();
+            for start in 0..marked.len() {
+                for length in 3..=5 {
+                    let Some(run) = marked.as_bytes().get(start..start + length) else { continue };
+                    let piece = hashed(PIECE_SEED, run) ^ (length as u64 - 1) << 56;
+                    if !expected.contains(&piece) {
+                        expected.push(piece);
+                    }
+                }
+            }
+            let mut pieces = Vec::new();
+            each_piece(word.as_bytes(), |piece| pieces.push(piece));
+            prop_assert_eq!(pieces, expected);
         }
     }
 }
