@@ -80,10 +80,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn exchange(screen: &Screen, prompt: &str, answer: &str) {
-    let asked = black_box(screen.read(prompt, Side::Prompt));
-    let scores = screen.linear().read_prompt(prompt);
-    let seen = black_box(screen.read(answer, Side::Response));
-    black_box(screen.linear().read_response(&scores, answer));
+    let (asked, words) = screen.read_for_both(prompt, Side::Prompt);
+    let scores = screen.linear().score_prompt(&words);
+    let (seen, words) = screen.read_for_both(answer, Side::Response);
+    black_box(screen.linear().score_response(&scores, &words));
     black_box((asked, seen, find_pii(prompt), find_pii(answer)));
 }
 

@@ -76,12 +76,16 @@ impl LinearJudge {
 
     /// Reads a prompt. A text without words asks for nothing.
     pub fn read_prompt(&self, prompt: &str) -> PromptScores {
-        let text = Text::new(prompt);
-        let Some(Chunks { worst: raw, .. }) = self.chunks(&text, PROMPT) else {
+        self.score_prompt(&Text::new(prompt))
+    }
+
+    /// The same for a prompt that is split into words.
+    pub fn score_prompt(&self, text: &Text) -> PromptScores {
+        let Some(Chunks { worst: raw, .. }) = self.chunks(text, PROMPT) else {
             return PromptScores::default();
         };
         PromptScores {
-            harm: surest(&text, self.rescaled(PROMPT, raw[PROMPT])),
+            harm: surest(text, self.rescaled(PROMPT, raw[PROMPT])),
             categories: self.categories(&raw),
             context: raw[CONTEXT],
         }
@@ -89,15 +93,19 @@ impl LinearJudge {
 
     /// Reads an answer to a prompt that was read before. A text without words neither harms nor refuses.
     pub fn read_response(&self, prompt: &PromptScores, response: &str) -> ResponseScores {
-        let text = Text::new(response);
-        let Some(Chunks { first, worst }) = self.chunks(&text, RESPONSE) else {
+        self.score_response(prompt, &Text::new(response))
+    }
+
+    /// The same for an answer that is split into words.
+    pub fn score_response(&self, prompt: &PromptScores, text: &Text) -> ResponseScores {
+        let Some(Chunks { first, worst }) = self.chunks(text, RESPONSE) else {
             return ResponseScores::default();
         };
         // A refusal is said at the start.
         let refusal = self.rescaled(REFUSAL, first[REFUSAL]);
         ResponseScores {
-            harm: surest(&text, self.rescaled(RESPONSE, worst[RESPONSE] + prompt.context)),
-            refusal: surest(&text, refusal),
+            harm: surest(text, self.rescaled(RESPONSE, worst[RESPONSE] + prompt.context)),
+            refusal: surest(text, refusal),
             categories: self.categories(&worst),
         }
     }

@@ -10,7 +10,7 @@ use waltz_exchange::{Category, Span};
 use crate::error::Error;
 use crate::family::{Family, FamilyInfo, Term};
 use crate::finding::{Finding, Kind, Reading, Side};
-use crate::linear::LinearJudge;
+use crate::linear::{LinearJudge, Text};
 use crate::matching::{Hits, ListId, Lists, Matcher};
 use crate::normalise::{Normalised, boundary_before, normalise};
 use crate::patterns;
@@ -73,13 +73,13 @@ impl Screen {
     /// Reads one text.
     pub fn read(&self, text: &str, side: Side) -> Reading {
         if text.len() <= PIECE_BYTES {
-            return self.read_piece(text, side);
+            return self.read_piece(text, side).0;
         }
         let mut whole = Reading::default();
         let mut start = 0;
         while start < text.len() {
             let end = boundary_before(text, start + PIECE_BYTES);
-            let piece = self.read_piece(&text[start..end], side);
+            let (piece, _) = self.read_piece(&text[start..end], side);
             whole.refusal = if start == 0 { piece.refusal } else { whole.refusal };
             whole.disguised |= piece.disguised;
             whole.findings.extend(piece.findings.into_iter().map(|finding| Finding {
@@ -89,6 +89,15 @@ impl Screen {
             start = end;
         }
         whole
+    }
+
+    /// Reads one text, and returns its words for level 1 beside the reading: they are split once for both levels.
+    pub fn read_for_both(&self, text: &str, side: Side) -> (Reading, Text) {
+        if !Text::is_read_whole(text) {
+            return (self.read(text, side), Text::new(text));
+        }
+        let (reading, words) = self.read_piece(text, side);
+        (reading, Text::of(words))
     }
 
     fn compile(rules: &[Family]) -> Result<Self, Error> {
@@ -119,7 +128,8 @@ impl Screen {
         Ok(Self { infos, families: compiled, phrases, matcher, expressions, expression_families, linear })
     }
 
-    fn read_piece(&self, text: &str, side: Side) -> Reading {
+    /// The reading, and the view in which level 1 reads the text: the first other spelling, if there is one.
+    fn read_piece(&self, text: &str, side: Side) -> (Reading, Words) {
         let normalised = normalise(text);
         let view = words::split(&normalised.text, false);
         let mut found = Found { seen: vec![false; self.families.len()], ..Found::default() };
@@ -141,7 +151,8 @@ impl Screen {
         findings.sort_by(|left, right| {
             right.severity.total_cmp(&left.severity).then(left.span.start.cmp(&right.span.start))
         });
-        Reading { findings, refusal, disguised: normalised.disguised }
+        let reading = Reading { findings, refusal, disguised: normalised.disguised };
+        (reading, views.into_iter().take(2).last().map(|(view, _)| view).unwrap_or_default())
     }
 
     /// The hits of the families that are not yet found and whose groups all occur, and of their exceptions; of all

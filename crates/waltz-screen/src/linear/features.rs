@@ -52,6 +52,16 @@ impl Text {
         Self { words: respelt.unwrap_or(plain) }
     }
 
+    /// The text of words that were split before; its source was [read whole](Self::is_read_whole).
+    pub(crate) fn of(words: Words) -> Self {
+        Self { words }
+    }
+
+    /// Whether a text is so short that all of it is read.
+    pub(crate) fn is_read_whole(text: &str) -> bool {
+        text.len() <= 2 * END_BYTES
+    }
+
     /// The number of chunks; 0 for a text without words.
     pub fn chunks(&self) -> usize {
         self.words.words.len().div_ceil(CHUNK_WORDS)
@@ -83,7 +93,7 @@ impl Text {
 }
 
 fn ends(text: &str) -> Cow<'_, str> {
-    if text.len() <= 2 * END_BYTES {
+    if Text::is_read_whole(text) {
         return Cow::Borrowed(text);
     }
     let head = &text[..boundary_before(text, END_BYTES)];
