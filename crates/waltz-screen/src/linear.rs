@@ -9,6 +9,7 @@ mod features;
 mod weights;
 
 use std::borrow::Cow;
+use std::hint::black_box;
 
 pub use features::{CHUNK_WORDS, Text, read as read_features};
 pub use weights::{CATEGORIES, COLUMNS, CONTEXT, Edges, Figures, PROMPT, REFUSAL, RESPONSE, SCORES, Weights};
@@ -171,6 +172,9 @@ impl Sums<'_> {
 
     #[inline(never)]
     fn close_batch(&mut self) {
+        // Nothing depends on these bytes, so that the processor fetches many rows at once.
+        let waiting = &self.waiting[..self.count];
+        black_box(waiting.iter().filter_map(|(row, _)| self.rows.get(*row as usize)).fold(0, |any, row| any | row[0]));
         let mut sums = self.sums;
         for (row, value) in &self.waiting[..self.count] {
             let Some(row) = self.rows.get(*row as usize) else { continue };
