@@ -174,7 +174,12 @@ impl Sums<'_> {
     fn close_batch(&mut self) {
         // Nothing depends on these bytes, so that the processor fetches many rows at once.
         let waiting = &self.waiting[..self.count];
-        black_box(waiting.iter().filter_map(|(row, _)| self.rows.get(*row as usize)).fold(0, |any, row| any | row[0]));
+        black_box(
+            waiting
+                .iter()
+                .filter_map(|(row, _)| self.rows.get(*row as usize))
+                .fold(0, |any, row| any | row[0]),
+        );
         let mut sums = self.sums;
         for (row, value) in &self.waiting[..self.count] {
             let Some(row) = self.rows.get(*row as usize) else { continue };
