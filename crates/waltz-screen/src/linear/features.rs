@@ -16,6 +16,8 @@ pub const CHUNK_WORDS: usize = 512;
 const END_BYTES: usize = 64 << 10;
 /// Longer words are cut for hashing: no language needs more, and encoded data would fill the table.
 const LONGEST_WORD: usize = 24;
+/// The pieces of such a word, three at each of its places.
+const MOST_PIECES: usize = 3 * LONGEST_WORD;
 /// A piece of a word counts less than a word, because a word has many pieces.
 const PIECE_VALUE: f32 = 0.5;
 /// Words at the start whose pairs are also hashed apart: an answer shows early whether it refuses.
@@ -84,11 +86,16 @@ impl Text {
     }
 
     fn word(&self, index: usize) -> &[u8] {
+        let marked = self.marked_word(index);
+        &marked[1..marked.len().min(LONGEST_WORD + 2) - 1]
+    }
+
+    /// The whole word with the blanks at either side of it.
+    fn marked_word(&self, index: usize) -> &[u8] {
         let view = &self.words;
-        let start = view.words[index].at as usize;
-        let end = view.words.get(index + 1).map_or(view.text.len() - 1, |next| next.at as usize - 1);
-        let bytes = &view.text.as_bytes()[start..end];
-        &bytes[..bytes.len().min(LONGEST_WORD)]
+        let start = view.words[index].at as usize - 1;
+        let end = view.words.get(index + 1).map_or(view.text.len(), |next| next.at as usize);
+        &view.text.as_bytes()[start..end]
     }
 }
 
@@ -138,6 +145,7 @@ pub fn read(text: &Text, chunk: usize, bits: u32, mut emit: impl FnMut(usize, f3
         before = hash;
     }
     let mut distinct = 0_u32;
+    let mut pieces = [0; MOST_PIECES];
     for Entry { hash, count, word } in counts.entries {
         let value = (count as f32).sqrt();
         emit(row(hash), value);
@@ -147,41 +155,48 @@ pub fn read(text: &Text, chunk: usize, bits: u32, mut emit: impl FnMut(usize, f3
         }
         distinct += 1;
         let value = value * PIECE_VALUE;
-        let mut pieces = 0_u32;
-        each_piece(text.word(word as usize), |hash| {
-            emit(row(hash), value);
-            pieces += 1;
-        });
-        squares += value * value * pieces as f32;
+        let count = pieces_of(text.marked_word(word as usize), &mut pieces);
+        pieces[..count].iter().for_each(|hash| emit(row(*hash), value));
+        squares += value * value * count as f32;
     }
     let repeats = (last - first) as f32 / distinct as f32;
     (squares + THIN * repeats).sqrt()
 }
 
 /// Every run of three to five bytes of a word with a mark at either end, each once: a letter that is held down makes
-/// the same few pieces again and again.
-fn each_piece(word: &[u8], mut emit: impl FnMut(u64)) {
-    let mut marked = [b' '; LONGEST_WORD + 2];
-    marked[1..=word.len()].copy_from_slice(word);
-    let marked = &marked[..word.len() + 2];
+/// the same few pieces again and again. Returns how many they are.
+fn pieces_of(marked: &[u8], pieces: &mut [u64; MOST_PIECES]) -> usize {
+    let mut cut = [b' '; LONGEST_WORD + 2];
+    let marked = if marked.len() > cut.len() {
+        cut[..=LONGEST_WORD].copy_from_slice(&marked[..=LONGEST_WORD]);
+        &cut
+    } else {
+        marked
+    };
     // A bit for each run of three, so that hardly any has to be looked for. Longer runs that are equal begin with
     // runs of three that are.
     let mut maybe = 0_u64;
+    let mut count = 0;
+    let mut add = |piece: u64| {
+        pieces[count] = piece;
+        count += 1;
+    };
     for (start, run) in marked.windows(3).enumerate() {
         let mut hash = hashed(PIECE_SEED, run);
-        let bit = 1 << (hash.wrapping_mul(MIX) >> 58);
+        let bit = 1 << (hash >> 40 & 63);
         let may_repeat = maybe & bit != 0;
         maybe |= bit;
         if !may_repeat || !stands_before(marked, start, 3) {
-            emit(hash ^ 2 << 56);
+            add(hash ^ 2 << 56);
         }
         for (length, byte) in (4..=5).zip(&marked[start + 3..]) {
             hash = step(hash, *byte);
             if !may_repeat || !stands_before(marked, start, length) {
-                emit(hash ^ (length as u64 - 1) << 56);
+                add(hash ^ (length as u64 - 1) << 56);
             }
         }
     }
+    count
 }
 
 /// Whether the run of bytes from `start` on also begins at an earlier place.
@@ -201,8 +216,9 @@ fn step(hash: u64, byte: u8) -> u64 {
 /// Counts hashes in the order in which they first come, so that sums have one order everywhere.
 struct Counts {
     entries: Vec<Entry>,
-    /// Places in `entries` plus one, 0 where free; open addressing, never more than half full.
-    slots: Vec<u32>,
+    /// Places in `entries` plus one, 0 where free; open addressing, never more than half full. A chunk has fewer
+    /// than 65,536 entries.
+    slots: Vec<u16>,
 }
 
 impl Counts {
@@ -218,7 +234,7 @@ impl Counts {
             match self.slots[slot] {
                 0 => {
                     self.entries.push(Entry { hash, count: 1, word });
-                    self.slots[slot] = self.entries.len() as u32;
+                    self.slots[slot] = self.entries.len() as u16;
                     return;
                 }
                 taken => {
@@ -242,8 +258,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_are_all_runs_of_three_to_five_bytes_each_once(word in "([ab]{1,24}|[a-z]{1,24})") {
-            let marked = format!(" {word} ");
+        fn pieces_are_all_runs_of_three_to_five_bytes_each_once(word in "([ab]{1,30}|[a-z]{1,30})") {
+            let marked = format!(" {} ", &word[..word.len().min(LONGEST_WORD)]);
             let mut expected: Vec<u64> = Vec::new();
             for start in 0..marked.len() {
                 for length in 3..=5 {
@@ -254,9 +270,9 @@ mod tests {
                     }
                 }
             }
-            let mut pieces = Vec::new();
-            each_piece(word.as_bytes(), |piece| pieces.push(piece));
-            prop_assert_eq!(pieces, expected);
+            let mut pieces = [0; MOST_PIECES];
+            let count = pieces_of(format!(" {word} ").as_bytes(), &mut pieces);
+            prop_assert_eq!(&pieces[..count], expected);
         }
     }
 }
