@@ -131,8 +131,8 @@ pub fn read_draft(screen: &Screen, draft: Draft<'_>) -> Verdict {
 
 fn read(screen: &Screen, draft: Draft<'_>) -> (Verdict, Evidence) {
     let Draft { reading, text, .. } = draft;
-    let seen = screen.read(text, Side::Response);
-    let scores = screen.linear().read_response(&reading.linear, text);
+    let (seen, words) = screen.read_for_both(text, Side::Response);
+    let scores = screen.linear().score_response(&reading.linear, &words);
     let refusal = linear::refusal(scores.refusal, seen.refusal);
     let mut issues = Vec::new();
     let mut firm = harmful_acts(screen, draft.acts);

@@ -84,16 +84,32 @@ fn repetition(words: &[u64]) -> f32 {
     if words.len() < 12 {
         return 0.0;
     }
-    // Sorted numbers are quicker than a table.
     let mut triples: Vec<u64> = words.windows(3).map(together).collect();
+    if !may_repeat(&triples) {
+        return 0.0;
+    }
+    // Sorted numbers are quicker than a table.
     triples.sort_unstable();
     let repeated: usize =
         triples.chunk_by(|left, right| left == right).map(<[u64]>::len).filter(|n| *n > 2).sum();
     repeated as f32 / triples.len() as f32
 }
 
+/// Whether a number may stand there more than twice: hardly any text has a place of a small table for three.
+fn may_repeat(numbers: &[u64]) -> bool {
+    let mut table = vec![0_u8; (16 * numbers.len()).next_power_of_two().min(1 << 16)];
+    let last = table.len() - 1;
+    numbers.iter().any(|number| {
+        let count = &mut table[(number >> 32) as usize & last];
+        *count += 1;
+        *count > 2
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn verdict(is_unsafe: bool, safety_score: f32, helpfulness_score: f32) -> Verdict {
@@ -116,6 +132,24 @@ mod tests {
         assert!(helpfulness_score("It depends.", 0.0) < plain);
         assert!(helpfulness_score(&"very very very good ".repeat(20), 0.0) < 0.6);
         assert!(helpfulness_score("I can't help with that.", 0.95) < 0.1);
+    }
+
+    proptest! {
+        #[test]
+        fn repetition_is_the_share_of_triples_that_stand_there_more_than_twice(
+            words in prop_oneof![
+                prop::collection::vec(0_u8..3, 0..60),
+                prop::collection::vec(any::<u8>(), 0..400),
+            ],
+        ) {
+            let text: Vec<String> = words.iter().map(|word| format!("w{word}")).collect();
+            let triples: Vec<&[u8]> = words.windows(3).collect();
+            let times = |triple: &&&[u8]| triples.iter().filter(|other| other == triple).count();
+            let repeated = triples.iter().filter(|triple| times(triple) > 2).count();
+            let share = if words.len() < 12 { 0.0 } else { repeated as f32 / triples.len() as f32 };
+            let expected = if words.is_empty() { 0.0 } else { (1.0 - 0.5 * share).clamp(0.0, 1.0) };
+            prop_assert_eq!(helpfulness_score(&text.join(" "), 0.0), expected);
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod features;
 mod weights;
 
 use std::borrow::Cow;
+use std::hint::black_box;
 
 pub use features::{CHUNK_WORDS, Text, read as read_features};
 pub use weights::{CATEGORIES, COLUMNS, CONTEXT, Edges, Figures, PROMPT, REFUSAL, RESPONSE, SCORES, Weights};
@@ -76,12 +77,16 @@ impl LinearJudge {
 
     /// Reads a prompt. A text without words asks for nothing.
     pub fn read_prompt(&self, prompt: &str) -> PromptScores {
-        let text = Text::new(prompt);
-        let Some(Chunks { worst: raw, .. }) = self.chunks(&text, PROMPT) else {
+        self.score_prompt(&Text::new(prompt))
+    }
+
+    /// The same for a prompt that is split into words.
+    pub fn score_prompt(&self, text: &Text) -> PromptScores {
+        let Some(Chunks { worst: raw, .. }) = self.chunks(text, PROMPT) else {
             return PromptScores::default();
         };
         PromptScores {
-            harm: surest(&text, self.rescaled(PROMPT, raw[PROMPT])),
+            harm: surest(text, self.rescaled(PROMPT, raw[PROMPT])),
             categories: self.categories(&raw),
             context: raw[CONTEXT],
         }
@@ -89,15 +94,19 @@ impl LinearJudge {
 
     /// Reads an answer to a prompt that was read before. A text without words neither harms nor refuses.
     pub fn read_response(&self, prompt: &PromptScores, response: &str) -> ResponseScores {
-        let text = Text::new(response);
-        let Some(Chunks { first, worst }) = self.chunks(&text, RESPONSE) else {
+        self.score_response(prompt, &Text::new(response))
+    }
+
+    /// The same for an answer that is split into words.
+    pub fn score_response(&self, prompt: &PromptScores, text: &Text) -> ResponseScores {
+        let Some(Chunks { first, worst }) = self.chunks(text, RESPONSE) else {
             return ResponseScores::default();
         };
         // A refusal is said at the start.
         let refusal = self.rescaled(REFUSAL, first[REFUSAL]);
         ResponseScores {
-            harm: surest(&text, self.rescaled(RESPONSE, worst[RESPONSE] + prompt.context)),
-            refusal: surest(&text, refusal),
+            harm: surest(text, self.rescaled(RESPONSE, worst[RESPONSE] + prompt.context)),
+            refusal: surest(text, refusal),
             categories: self.categories(&worst),
         }
     }
@@ -106,14 +115,9 @@ impl LinearJudge {
     pub fn raw(&self, text: &Text, chunk: usize) -> [f32; COLUMNS] {
         let Weights { bits, figures, table } = &self.weights;
         let (rows, _) = table.as_chunks::<COLUMNS>();
-        let mut sums = [0.0_f32; COLUMNS];
-        let length = features::read(text, chunk, *bits, |row, value| {
-            if let Some(row) = rows.get(row) {
-                for (sum, weight) in sums.iter_mut().zip(row) {
-                    *sum += f32::from(weight.cast_signed()) * value;
-                }
-            }
-        });
+        let mut sums = Sums { rows, waiting: [(0, 0.0); BATCH], count: 0, sums: [0.0; COLUMNS] };
+        let length = features::read(text, chunk, *bits, |row, value| sums.add(row, value));
+        let sums = sums.total();
         let by_length = if length > 0.0 { 1.0 / length } else { 0.0 };
         std::array::from_fn(|column| {
             let bias = figures.biases.get(column).copied().unwrap_or_default();
@@ -141,6 +145,55 @@ impl LinearJudge {
 
     fn rescaled(&self, score: usize, raw: f32) -> f32 {
         self.weights.figures.edges[score].rescale(raw)
+    }
+}
+
+/// Features that are summed together.
+const BATCH: usize = 256;
+
+/// The sums over the rows of a table, in the order in which rows are added. Rows wait until there are many: most lie
+/// in memory that is far away, and a short loop fetches several at a time.
+struct Sums<'a> {
+    rows: &'a [[u8; COLUMNS]],
+    waiting: [(u32, f32); BATCH],
+    count: usize,
+    sums: [f32; COLUMNS],
+}
+
+impl Sums<'_> {
+    #[inline]
+    fn add(&mut self, row: usize, value: f32) {
+        if self.count == BATCH {
+            self.close_batch();
+        }
+        self.waiting[self.count] = (row as u32, value);
+        self.count += 1;
+    }
+
+    #[inline(never)]
+    fn close_batch(&mut self) {
+        // Nothing depends on these bytes, so that the processor fetches many rows at once.
+        let waiting = &self.waiting[..self.count];
+        black_box(
+            waiting
+                .iter()
+                .filter_map(|(row, _)| self.rows.get(*row as usize))
+                .fold(0, |any, row| any | row[0]),
+        );
+        let mut sums = self.sums;
+        for (row, value) in &self.waiting[..self.count] {
+            let Some(row) = self.rows.get(*row as usize) else { continue };
+            for (sum, weight) in sums.iter_mut().zip(row) {
+                *sum += f32::from(weight.cast_signed()) * value;
+            }
+        }
+        self.sums = sums;
+        self.count = 0;
+    }
+
+    fn total(mut self) -> [f32; COLUMNS] {
+        self.close_batch();
+        self.sums
     }
 }
 

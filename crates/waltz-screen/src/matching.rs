@@ -43,15 +43,20 @@ impl Lists {
     pub(crate) fn compile(self) -> Matcher {
         let mut entries: Vec<(String, Vec<ListId>)> = self.terms.into_iter().collect();
         entries.sort();
-        let trie = Trie::new(&entries.iter().map(|(view, _)| view.as_bytes()).collect::<Vec<_>>());
-        let terms = entries
-            .into_iter()
-            .map(|(view, lists)| CompiledTerm {
-                words: view.split_ascii_whitespace().count() as u32,
-                lists: lists.into_boxed_slice(),
-            })
-            .collect();
-        Matcher { trie, terms, lists: self.known.len() }
+        // Every term begins with the blank before a word, which no walk needs to read.
+        let strings: Vec<&[u8]> =
+            entries.iter().map(|(view, _)| view.as_bytes().get(1..).unwrap_or_default()).collect();
+        let trie = Trie::new(&strings);
+        let mut matcher =
+            Matcher { trie, terms: Vec::new(), lists_of_terms: Vec::new(), lists: self.known.len() };
+        for (view, lists) in entries {
+            let words = view.split_ascii_whitespace().count() as u32;
+            matcher.terms.push(CompiledTerm { words, lists: matcher.lists_of_terms.len() as u32 });
+            matcher.lists_of_terms.extend(lists);
+        }
+        let end = matcher.lists_of_terms.len() as u32;
+        matcher.terms.push(CompiledTerm { words: 0, lists: end });
+        matcher
     }
 }
 
@@ -59,14 +64,18 @@ impl Lists {
 #[derive(Debug)]
 pub(crate) struct Matcher {
     trie: Trie,
+    /// The terms, and one more, at which the lists of the last one end.
     terms: Vec<CompiledTerm>,
+    /// The lists that each term belongs to, term by term.
+    lists_of_terms: Vec<ListId>,
     lists: usize,
 }
 
 #[derive(Debug)]
 struct CompiledTerm {
     words: u32,
-    lists: Box<[ListId]>,
+    /// Where its lists begin; they end where the next term's begin.
+    lists: u32,
 }
 
 /// Where a term of a list stands, by index of words.
@@ -84,6 +93,11 @@ pub(crate) struct Hits {
 }
 
 impl Hits {
+    /// Whether there are none of any list.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.hits.is_empty()
+    }
+
     /// The hits of one list.
     pub(crate) fn of(&self, list: ListId) -> &[Hit] {
         let list = list as usize;
@@ -95,35 +109,39 @@ impl Hits {
 
 impl Matcher {
     /// Finds the terms of a view. `needed` is told which lists occur at all and says whose hits are
-    /// wanted: most texts have terms of many families and all groups of none.
-    pub(crate) fn scan(&self, view: &Words, needed: impl FnOnce(&[bool]) -> Vec<bool>) -> Hits {
-        let mut found: Vec<(u32, u32)> = Vec::new();
-        let mut seen = vec![false; self.terms.len()];
+    /// wanted, if any are: most texts have terms of many families and all groups of none.
+    pub(crate) fn scan(&self, view: &Words, needed: impl FnOnce(&[bool]) -> Option<Vec<bool>>) -> Hits {
+        // Terms, and the words that they begin with.
+        let mut found: Vec<(u32, u32)> = Vec::with_capacity(view.words.len());
+        let mut seen = vec![0_u64; self.terms.len().div_ceil(64)];
         let mut present = vec![false; self.lists];
-        // Every term begins with the blank before a word, so nothing else needs to be tried.
         for (first, word) in view.words.iter().enumerate() {
-            self.trie.walk(&view.text.as_bytes()[word.at as usize - 1..], |index| {
-                let term = &self.terms[index as usize];
-                found.push((index, first as u32 + term.words - 1));
-                if !std::mem::replace(&mut seen[index as usize], true) {
-                    term.lists.iter().for_each(|list| present[*list as usize] = true);
+            self.trie.walk(&view.text.as_bytes()[word.at as usize..], |index| {
+                found.push((index, first as u32));
+                let (place, bit) = (index as usize / 64, 1 << (index % 64));
+                if seen[place] & bit == 0 {
+                    seen[place] |= bit;
+                    self.lists_of(index).iter().for_each(|list| present[*list as usize] = true);
                 }
             });
         }
-        if found.is_empty() {
-            return Hits::default();
-        }
+        let Some(needed) = needed(&present) else { return Hits::default() };
         // Terms of several words are found where they begin; hits are told in the order of their ends.
+        found.iter_mut().for_each(|(term, place)| *place += self.terms[*term as usize].words - 1);
         found.sort_by_key(|(_, last)| *last);
-        self.group(&found, &needed(&present))
+        self.group(&found, &needed)
+    }
+
+    /// The lists of a term.
+    fn lists_of(&self, term: u32) -> &[ListId] {
+        let (start, end) = (self.terms[term as usize].lists, self.terms[term as usize + 1].lists);
+        &self.lists_of_terms[start as usize..end as usize]
     }
 
     /// Sorts the hits of the needed lists by list, keeping their order.
     fn group(&self, found: &[(u32, u32)], needed: &[bool]) -> Hits {
-        let lists_of = |term: u32| {
-            let lists = &self.terms[term as usize].lists;
-            lists.iter().map(|list| *list as usize).filter(|list| needed[*list])
-        };
+        let lists_of =
+            |term: u32| self.lists_of(term).iter().map(|list| *list as usize).filter(|list| needed[*list]);
         let mut next = vec![0_u32; self.lists];
         for (term, _) in found {
             lists_of(*term).for_each(|list| next[list] += 1);

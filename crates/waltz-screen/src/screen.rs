@@ -10,7 +10,7 @@ use waltz_exchange::{Category, Span};
 use crate::error::Error;
 use crate::family::{Family, FamilyInfo, Term};
 use crate::finding::{Finding, Kind, Reading, Side};
-use crate::linear::LinearJudge;
+use crate::linear::{LinearJudge, Text};
 use crate::matching::{Hits, ListId, Lists, Matcher};
 use crate::normalise::{Normalised, boundary_before, normalise};
 use crate::patterns;
@@ -73,13 +73,13 @@ impl Screen {
     /// Reads one text.
     pub fn read(&self, text: &str, side: Side) -> Reading {
         if text.len() <= PIECE_BYTES {
-            return self.read_piece(text, side);
+            return self.read_piece(text, side).0;
         }
         let mut whole = Reading::default();
         let mut start = 0;
         while start < text.len() {
             let end = boundary_before(text, start + PIECE_BYTES);
-            let piece = self.read_piece(&text[start..end], side);
+            let (piece, _) = self.read_piece(&text[start..end], side);
             whole.refusal = if start == 0 { piece.refusal } else { whole.refusal };
             whole.disguised |= piece.disguised;
             whole.findings.extend(piece.findings.into_iter().map(|finding| Finding {
@@ -89,6 +89,15 @@ impl Screen {
             start = end;
         }
         whole
+    }
+
+    /// Reads one text, and returns its words for level 1 beside the reading: they are split once for both levels.
+    pub fn read_for_both(&self, text: &str, side: Side) -> (Reading, Text) {
+        if !Text::is_read_whole(text) {
+            return (self.read(text, side), Text::new(text));
+        }
+        let (reading, words) = self.read_piece(text, side);
+        (reading, Text::of(words))
     }
 
     fn compile(rules: &[Family]) -> Result<Self, Error> {
@@ -119,18 +128,19 @@ impl Screen {
         Ok(Self { infos, families: compiled, phrases, matcher, expressions, expression_families, linear })
     }
 
-    fn read_piece(&self, text: &str, side: Side) -> Reading {
+    /// The reading, and the view in which level 1 reads the text: the first other spelling, if there is one.
+    fn read_piece(&self, text: &str, side: Side) -> (Reading, Words) {
         let normalised = normalise(text);
         let view = words::split(&normalised.text, false);
         let mut found = Found { seen: vec![false; self.families.len()], ..Found::default() };
-        let hits = self.scan(&view, &found.seen);
         let odd = view.odd;
+        let hits = self.scan(&view, &found.seen, odd);
         let refusal = refusal::score(&self.phrases, &view, &hits);
         let mut views = vec![(view, hits)];
         self.read_view(&normalised, &views, side, &mut found);
         if odd {
             for respelt in words::respelt(&normalised.text, &views[0].0) {
-                let respelt_hits = self.scan(&respelt, &found.seen);
+                let respelt_hits = self.scan(&respelt, &found.seen, odd);
                 views.push((respelt, respelt_hits));
                 self.read_view(&normalised, &views, side, &mut found);
             }
@@ -141,31 +151,38 @@ impl Screen {
         findings.sort_by(|left, right| {
             right.severity.total_cmp(&left.severity).then(left.span.start.cmp(&right.span.start))
         });
-        Reading { findings, refusal, disguised: normalised.disguised }
+        let reading = Reading { findings, refusal, disguised: normalised.disguised };
+        (reading, views.into_iter().take(2).last().map(|(view, _)| view).unwrap_or_default())
     }
 
-    /// The hits of the families that are not yet found and whose groups all occur, and of exceptions,
-    /// which count in every view.
-    fn scan(&self, view: &Words, seen: &[bool]) -> Hits {
+    /// The hits of the families that are not yet found and whose groups all occur, and of their exceptions; of all
+    /// exceptions where the text is odd, because then they count in every view.
+    fn scan(&self, view: &Words, seen: &[bool], odd: bool) -> Hits {
         self.matcher.scan(view, |present| {
             let mut needed = vec![false; present.len()];
+            let mut any = false;
             let phrases = self.phrases.iter().map(|phrase| &phrase.family);
             let done = seen.iter().copied().chain(std::iter::repeat(false));
             for (family, done) in self.families.iter().chain(phrases).zip(done) {
-                if !done && family.all.iter().all(|list| present[*list as usize]) {
+                let wanted =
+                    !done && !family.all.is_empty() && family.all.iter().all(|list| present[*list as usize]);
+                if wanted {
                     family.all.iter().for_each(|list| needed[*list as usize] = true);
                 }
-                let exceptions = family.unless.iter().chain(&family.softened_by);
-                exceptions.for_each(|list| needed[*list as usize] = true);
+                if wanted || odd {
+                    let exceptions = family.unless.iter().chain(&family.softened_by);
+                    exceptions.for_each(|list| needed[*list as usize] = true);
+                    any = true;
+                }
             }
-            needed
+            any.then_some(needed)
         })
     }
 
     /// Evaluates the families with terms on the last of the views. A family that an earlier view found
     /// is done. Exceptions count in whichever view they can be read.
     fn read_view(&self, text: &Normalised<'_>, views: &[(Words, Hits)], side: Side, found: &mut Found) {
-        let Some((view, hits)) = views.last() else { return };
+        let Some((view, hits)) = views.last().filter(|(_, hits)| !hits.is_empty()) else { return };
         for (index, family) in self.families.iter().enumerate() {
             let info = &self.infos[index];
             if family.all.is_empty() || found.seen[index] || info.side.is_some_and(|only| only != side) {

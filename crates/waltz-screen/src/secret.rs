@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use aho_corasick::packed::{self, Searcher};
-use aho_corasick::{AhoCorasick, Input, Match, MatchKind};
+use aho_corasick::{AhoCorasick, Input, MatchKind};
 use waltz_exchange::Span;
 
 use crate::normalise::boundary_before;
@@ -96,30 +96,69 @@ enum Sign {
     Street(Form),
 }
 
+/// Finds signs that begin alike. Together they would begin so differently that most places of a text looked like one.
+struct Finder {
+    search: Search,
+    /// By the number of the pattern.
+    signs: Vec<Sign>,
+}
+
 /// Looks at many bytes at a time where the processor can; the automaton is for those where it cannot.
-enum Finder {
+enum Search {
     Packed(Searcher),
     Automaton(AhoCorasick),
 }
 
-static FINDER: LazyLock<Option<Finder>> = LazyLock::new(|| {
-    let signs = || SIGNS.iter().map(|(sign, _)| sign);
-    let packed =
-        packed::Config::new().match_kind(packed::MatchKind::LeftmostFirst).builder().extend(signs()).build();
-    let slow = || AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(signs()).ok();
-    packed.map(Finder::Packed).or_else(|| slow().map(Finder::Automaton))
+static FINDERS: LazyLock<Vec<Finder>> = LazyLock::new(|| {
+    let beginnings: [fn(u8) -> bool; 3] = [
+        |byte| byte == b' ',
+        |byte| byte.is_ascii_uppercase(),
+        |byte| byte != b' ' && !byte.is_ascii_uppercase(),
+    ];
+    beginnings.into_iter().filter_map(Finder::new).collect()
 });
 
-/// The signs in a text, from left to right, with their places.
-fn signs(text: &str) -> impl Iterator<Item = Match> + '_ {
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        let found = match FINDER.as_ref()? {
-            Finder::Packed(searcher) => searcher.find_in(text, (at..text.len()).into()),
-            Finder::Automaton(automaton) => automaton.find(Input::new(text).range(at..)),
+impl Finder {
+    fn new(begins: impl Fn(u8) -> bool) -> Option<Self> {
+        let own = || SIGNS.iter().filter(|(sign, _)| sign.bytes().next().is_some_and(&begins));
+        let words = || own().map(|(sign, _)| sign);
+        let kind = packed::MatchKind::LeftmostFirst;
+        let packed = packed::Config::new().match_kind(kind).builder().extend(words()).build();
+        let slow = || AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(words()).ok();
+        let search = packed.map(Search::Packed).or_else(|| slow().map(Search::Automaton))?;
+        Some(Self { search, signs: own().map(|(_, sign)| *sign).collect() })
+    }
+
+    /// The first of its signs from a place on.
+    fn find(&self, text: &str, from: usize) -> Option<(Sign, Span)> {
+        let found = match &self.search {
+            Search::Packed(searcher) => searcher.find_in(text, (from..text.len()).into()),
+            Search::Automaton(automaton) => automaton.find(Input::new(text).range(from..)),
         }?;
-        at = found.end();
-        Some(found)
+        let sign = self.signs.get(found.pattern().as_usize())?;
+        Some((*sign, Span { start: found.start(), end: found.end() }))
+    }
+}
+
+/// The signs in a text, from left to right and without overlap, with their places.
+fn signs(text: &str) -> impl Iterator<Item = (Sign, Span)> + '_ {
+    let mut next: Vec<_> =
+        FINDERS.iter().filter_map(|finder| Some((finder, finder.find(text, 0)?))).collect();
+    std::iter::from_fn(move || {
+        // No two begin at one place, because no two finders look for the same first byte.
+        let (_, first) = next.iter().min_by_key(|(_, (_, span))| span.start)?;
+        let (sign, span) = *first;
+        next.retain_mut(|(finder, found)| {
+            if found.1.start >= span.end {
+                return true;
+            }
+            let further = finder.find(text, span.end);
+            further.is_some_and(|further| {
+                *found = further;
+                true
+            })
+        });
+        Some((sign, span))
     })
 }
 
@@ -149,14 +188,13 @@ const NO_VALUES: [&str; 18] = [
 pub(crate) fn find(text: &str, found: &mut Vec<PiiFinding>) {
     let mut covered = 0;
     let mut footers = Footers { text, next: 0 };
-    for matched in signs(text) {
-        let (start, end) = (matched.start(), matched.end());
+    for (sign, Span { start, end }) in signs(text) {
         if start < covered {
             continue;
         }
         let bytes = text.as_bytes();
         let inside_word = start > 0 && is_key_byte(bytes[start - 1]);
-        let secret = match SIGNS[matched.pattern().as_usize()].1 {
+        let secret = match sign {
             Sign::Key { body } if !inside_word => key(bytes, start, end, body),
             Sign::Amazon if !inside_word => amazon(bytes, start, end),
             Sign::Token if !inside_word => token(bytes, start),
@@ -285,4 +323,36 @@ fn assignment(text: &str, name_end: usize) -> Option<PiiFinding> {
 /// Letters and what joins the names of values and types.
 fn is_path(value: &str) -> bool {
     value.bytes().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'.' | b':' | b'&' | b'*'))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pieces() -> impl Strategy<Value = String> {
+        let sign = prop::sample::select(SIGNS.map(|(sign, _)| sign).to_vec());
+        let cut = (sign.clone(), any::<prop::sample::Index>()).prop_map(|(sign, at)| {
+            let end = boundary_before(sign, at.index(sign.len()));
+            sign[..end].to_owned()
+        });
+        let piece = prop_oneof![sign.prop_map(str::to_owned), cut, "[a-z ß]{0,6}"];
+        prop::collection::vec(piece, 0..30).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn signs_are_found_from_left_to_right_the_first_of_the_list_first(text in pieces()) {
+            let mut expected = Vec::new();
+            let mut at = 0;
+            while at < text.len() {
+                let sign = SIGNS.iter().find(|(sign, _)| text.as_bytes()[at..].starts_with(sign.as_bytes()));
+                let end = sign.map_or(at + 1, |(sign, _)| at + sign.len());
+                expected.extend(sign.map(|_| Span { start: at, end }));
+                at = end;
+            }
+            prop_assert_eq!(signs(&text).map(|(_, span)| span).collect::<Vec<_>>(), expected);
+        }
+    }
 }

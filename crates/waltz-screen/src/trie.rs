@@ -1,62 +1,108 @@
-//! A trie of byte strings, kept flat: children of a node stand side by side, so that a node costs nine bytes.
+//! A trie of byte strings, kept flat and small: a node stands for all bytes up to the next place where strings part or
+//! one ends, and children of a node stand side by side.
 //!
 //! Built by `matching.rs` at start; a walk reads bytes until no string goes on.
 
-/// No string ends here.
+use std::ops::Range;
+
+/// No string, or no node.
 const NONE: u32 = u32::MAX;
 
 /// The strings, numbered in the order in which they were given.
 #[derive(Debug)]
 pub(crate) struct Trie {
-    /// The byte that leads to each node; the root's is never read.
+    /// The node that strings with each first byte begin at, or [`NONE`].
+    starts: Vec<u32>,
+    /// The byte that leads to each node.
     bytes: Vec<u8>,
-    /// The first child of each node, and one entry more: the children end where the next node's begin.
-    children: Vec<u32>,
-    /// The string that ends at each node, or [`NONE`].
-    ends: Vec<u32>,
+    /// The nodes, and one more, at which the last one's children and bytes end.
+    nodes: Vec<Node>,
+    /// The further bytes of all nodes, in their order.
+    rests: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    /// Where its children begin; they end where the next node's begin.
+    children: u32,
+    /// Where its further bytes begin; they end where the next node's begin.
+    rest: u32,
+    /// The string that ends here, or [`NONE`].
+    end: u32,
 }
 
 impl Trie {
-    /// Builds the trie of strings that are sorted and all different.
+    /// Builds the trie of strings that are sorted and all different. An empty one is never found.
     pub(crate) fn new(strings: &[&[u8]]) -> Self {
-        let mut trie = Self { bytes: vec![0], children: Vec::new(), ends: Vec::new() };
-        // The strings that pass through each node of a level, level by level.
-        let mut level: Vec<_> = std::iter::once(0..strings.len()).collect();
-        let mut depth = 0;
+        let mut trie =
+            Self { starts: vec![NONE; 256], bytes: Vec::new(), nodes: Vec::new(), rests: Vec::new() };
+        // The strings that pass through each node of a level and how much of them was read, level by level.
+        let mut level: Vec<(Range<usize>, usize)> = Vec::new();
+        trie.part(strings, 0..strings.len(), 0, &mut level);
+        for (node, byte) in trie.bytes.iter().enumerate() {
+            trie.starts[usize::from(*byte)] = node as u32;
+        }
         while !level.is_empty() {
             let mut next = Vec::new();
-            for mut passing in level {
-                trie.children.push(trie.bytes.len() as u32);
-                // Sorted, so the string that ends here comes first.
-                let ends = strings.get(passing.start).is_some_and(|string| string.len() == depth);
-                trie.ends.push(if ends { passing.start as u32 } else { NONE });
-                passing.start += usize::from(ends);
-                while !passing.is_empty() {
-                    let byte = strings[passing.start][depth];
-                    let rest = &strings[passing.clone()];
-                    let count = rest.partition_point(|string| string[depth] == byte);
-                    trie.bytes.push(byte);
-                    next.push(passing.start..passing.start + count);
-                    passing.start += count;
-                }
+            for (passing, depth) in level {
+                // Sorted, so all share what the first and the last one share.
+                let (first, last) = (strings[passing.start], strings[passing.end - 1]);
+                let shared =
+                    first[depth..].iter().zip(&last[depth..]).take_while(|(left, right)| left == right);
+                let depth_behind = depth + shared.count();
+                let end = if first.len() == depth_behind { passing.start as u32 } else { NONE };
+                let rest = trie.rests.len() as u32;
+                trie.nodes.push(Node { children: trie.bytes.len() as u32, rest, end });
+                trie.rests.extend_from_slice(&first[depth..depth_behind]);
+                trie.part(strings, passing, depth_behind, &mut next);
             }
             level = next;
-            depth += 1;
         }
-        trie.children.push(trie.bytes.len() as u32);
+        let rest = trie.rests.len() as u32;
+        trie.nodes.push(Node { children: trie.bytes.len() as u32, rest, end: NONE });
         trie
+    }
+
+    /// Adds a child for each byte that stands at `depth` in the strings of a range.
+    fn part(
+        &mut self,
+        strings: &[&[u8]],
+        mut passing: Range<usize>,
+        depth: usize,
+        children: &mut Vec<(Range<usize>, usize)>,
+    ) {
+        // Sorted, so a string that ends here comes first.
+        passing.start += usize::from(strings.get(passing.start).is_some_and(|string| string.len() == depth));
+        while !passing.is_empty() {
+            let byte = strings[passing.start][depth];
+            let count = strings[passing.clone()].partition_point(|string| string[depth] == byte);
+            self.bytes.push(byte);
+            children.push((passing.start..passing.start + count, depth + 1));
+            passing.start += count;
+        }
     }
 
     /// Calls `found` with every string that `text` begins with, the shortest first.
     pub(crate) fn walk(&self, text: &[u8], mut found: impl FnMut(u32)) {
-        let mut node = 0;
-        for byte in text {
-            let (first, end) = (self.children[node] as usize, self.children[node + 1] as usize);
-            let Some(child) = self.bytes[first..end].iter().position(|label| label == byte) else { return };
-            node = first + child;
-            if self.ends[node] != NONE {
-                found(self.ends[node]);
+        let Some((first, mut text)) = text.split_first() else { return };
+        let mut node = self.starts[usize::from(*first)];
+        while let [Node { children, rest, end }, behind, ..] =
+            self.nodes.get(node as usize..).unwrap_or_default()
+        {
+            for byte in &self.rests[*rest as usize..behind.rest as usize] {
+                match text.split_first() {
+                    Some((next, others)) if next == byte => text = others,
+                    _ => return,
+                }
             }
+            if *end != NONE {
+                found(*end);
+            }
+            let Some((byte, others)) = text.split_first() else { return };
+            let labels = &self.bytes[*children as usize..behind.children as usize];
+            let Some(child) = labels.iter().position(|label| label == byte) else { return };
+            node = children + child as u32;
+            text = others;
         }
     }
 }

@@ -55,18 +55,18 @@ pub fn read_request(screen: &Screen, request: &ChatRequest) -> RequestReading {
         reading.fields += 1;
         reading.bytes += field.text.len();
         let current = field.message.is_some_and(|position| position >= turn_start);
+        // The operator's own instructions and tool definitions are trusted.
+        if field.speaker == Speaker::Operator {
+            continue;
+        }
         if field.speaker == Speaker::User && current {
             // Read together below, so that a request cut into parts is still one request.
             continue;
         }
         let side = if field.speaker == Speaker::Assistant { Side::Response } else { Side::Prompt };
         let seen = screen.read(&field.text, side);
-        reading.disguised |= seen.disguised && field.speaker != Speaker::Operator;
+        reading.disguised |= seen.disguised;
         for finding in &seen.findings {
-            // The operator's own instructions and tool definitions are trusted.
-            if field.speaker == Speaker::Operator {
-                continue;
-            }
             reading.blocks |= finding.blocks && current;
             match (field.speaker, is_manipulation(finding)) {
                 (_, true) => reading.manipulation = reading.manipulation.max(finding.severity),
@@ -99,7 +99,7 @@ pub(super) fn asked(fields: &[TextField<'_>], turn_start: usize) -> String {
 }
 
 fn read_current_turn(screen: &Screen, asked: &str, reading: &mut RequestReading) {
-    let seen = screen.read(asked, Side::Prompt);
+    let (seen, words) = screen.read_for_both(asked, Side::Prompt);
     reading.disguised |= seen.disguised;
     for finding in &seen.findings {
         reading.blocks |= finding.blocks;
@@ -147,7 +147,7 @@ fn read_current_turn(screen: &Screen, asked: &str, reading: &mut RequestReading)
     reading.issues.sort_by(|left, right| right.severity.total_cmp(&left.severity));
     reading.categories = highest_per_category(&reading.issues);
     reading.harm = reading.categories.values().copied().fold(0.0, f32::max);
-    reading.linear = screen.linear().read_prompt(asked);
+    reading.linear = screen.linear().score_prompt(&words);
     let scores = reading.linear;
     reading.level =
         linear::add(scores.harm, &scores.categories, "request", &mut reading.categories, &mut reading.issues);

@@ -54,6 +54,16 @@ impl Text {
         Self { words: respelt.unwrap_or(plain) }
     }
 
+    /// The text of words that were split before; its source was [read whole](Self::is_read_whole).
+    pub(crate) fn of(words: Words) -> Self {
+        Self { words }
+    }
+
+    /// Whether a text is so short that all of it is read.
+    pub(crate) fn is_read_whole(text: &str) -> bool {
+        text.len() <= 2 * END_BYTES
+    }
+
     /// The number of chunks; 0 for a text without words.
     pub fn chunks(&self) -> usize {
         self.words.words.len().div_ceil(CHUNK_WORDS)
@@ -76,16 +86,21 @@ impl Text {
     }
 
     fn word(&self, index: usize) -> &[u8] {
+        let marked = self.marked_word(index);
+        &marked[1..marked.len().min(LONGEST_WORD + 2) - 1]
+    }
+
+    /// The whole word with the blanks at either side of it.
+    fn marked_word(&self, index: usize) -> &[u8] {
         let view = &self.words;
-        let start = view.words[index].at as usize;
-        let end = view.words.get(index + 1).map_or(view.text.len() - 1, |next| next.at as usize - 1);
-        let bytes = &view.text.as_bytes()[start..end];
-        &bytes[..bytes.len().min(LONGEST_WORD)]
+        let start = view.words[index].at as usize - 1;
+        let end = view.words.get(index + 1).map_or(view.text.len(), |next| next.at as usize);
+        &view.text.as_bytes()[start..end]
     }
 }
 
 fn ends(text: &str) -> Cow<'_, str> {
-    if text.len() <= 2 * END_BYTES {
+    if Text::is_read_whole(text) {
         return Cow::Borrowed(text);
     }
     let head = &text[..boundary_before(text, END_BYTES)];
@@ -97,9 +112,12 @@ fn ends(text: &str) -> Cow<'_, str> {
 struct Entry {
     hash: u64,
     count: u32,
-    /// The word whose pieces belong to it; `None` for a pair.
-    word: Option<u32>,
+    /// The word whose pieces belong to it; [`NONE`] for a pair.
+    word: u32,
 }
+
+/// No word.
+const NONE: u32 = u32::MAX;
 
 /// Hands every feature of a chunk to `emit`, as a row of a table with 2 to the `bits` rows and a value.
 /// Returns the length by which a sum over the rows is to be divided; 0 where nothing was read. Values grow with the
@@ -117,9 +135,9 @@ pub fn read(text: &Text, chunk: usize, bits: u32, mut emit: impl FnMut(usize, f3
     let mut before = PAIR_SEED;
     for index in first..last {
         let hash = hashed(WORD_SEED, text.word(index));
-        counts.add(hash, Some(index as u32));
+        counts.add(hash, index as u32);
         let pair = before.wrapping_mul(STEP).rotate_left(23) ^ hash;
-        counts.add(pair ^ PAIR_SEED, None);
+        counts.add(pair ^ PAIR_SEED, NONE);
         if index < OPENING_WORDS {
             emit(row(pair ^ OPENING_SEED), 1.0);
             squares += 1.0;
@@ -127,73 +145,80 @@ pub fn read(text: &Text, chunk: usize, bits: u32, mut emit: impl FnMut(usize, f3
         before = hash;
     }
     let mut distinct = 0_u32;
+    let mut pieces = [0; MOST_PIECES];
     for Entry { hash, count, word } in counts.entries {
         let value = (count as f32).sqrt();
         emit(row(hash), value);
         squares += value * value;
-        let Some(index) = word else { continue };
+        if word == NONE {
+            continue;
+        }
         distinct += 1;
         let value = value * PIECE_VALUE;
-        let mut pieces = 0_u32;
-        each_piece(text.word(index as usize), |hash| {
-            emit(row(hash), value);
-            pieces += 1;
-        });
-        squares += value * value * pieces as f32;
+        let count = pieces_of(text.marked_word(word as usize), &mut pieces);
+        pieces[..count].iter().for_each(|hash| emit(row(*hash), value));
+        squares += value * value * count as f32;
     }
     let repeats = (last - first) as f32 / distinct as f32;
     (squares + THIN * repeats).sqrt()
 }
 
 /// Every run of three to five bytes of a word with a mark at either end, each once: a letter that is held down makes
-/// the same few pieces again and again.
-fn each_piece(word: &[u8], mut emit: impl FnMut(u64)) {
-    let mut marked = [b' '; LONGEST_WORD + 2];
-    marked[1..=word.len()].copy_from_slice(word);
-    let marked = &marked[..word.len() + 2];
-    let mut seen = Seen { maybe: 0, count: 0, hashes: [0; MOST_PIECES] };
-    for start in 0..marked.len().saturating_sub(2) {
-        let mut hash = PIECE_SEED;
-        for (length, byte) in marked[start..].iter().take(5).enumerate() {
-            hash = (hash ^ u64::from(*byte)).wrapping_mul(STEP);
-            let piece = hash ^ (length as u64) << 56;
-            if length >= 2 && seen.is_new(piece) {
-                emit(piece);
+/// the same few pieces again and again. Returns how many they are.
+fn pieces_of(marked: &[u8], pieces: &mut [u64; MOST_PIECES]) -> usize {
+    let mut cut = [b' '; LONGEST_WORD + 2];
+    let marked = if marked.len() > cut.len() {
+        cut[..=LONGEST_WORD].copy_from_slice(&marked[..=LONGEST_WORD]);
+        &cut
+    } else {
+        marked
+    };
+    // A bit for each run of three, so that hardly any has to be looked for. Longer runs that are equal begin with
+    // runs of three that are.
+    let mut maybe = 0_u64;
+    let mut count = 0;
+    let mut add = |piece: u64| {
+        pieces[count] = piece;
+        count += 1;
+    };
+    for (start, run) in marked.windows(3).enumerate() {
+        let mut hash = hashed(PIECE_SEED, run);
+        let bit = 1 << (hash >> 40 & 63);
+        let may_repeat = maybe & bit != 0;
+        maybe |= bit;
+        if !may_repeat || !stands_before(marked, start, 3) {
+            add(hash ^ 2 << 56);
+        }
+        for (length, byte) in (4..=5).zip(&marked[start + 3..]) {
+            hash = step(hash, *byte);
+            if !may_repeat || !stands_before(marked, start, length) {
+                add(hash ^ (length as u64 - 1) << 56);
             }
         }
     }
+    count
 }
 
-/// The pieces of one word so far.
-struct Seen {
-    /// A bit for each, so that hardly any piece is looked for in the list.
-    maybe: u64,
-    count: usize,
-    hashes: [u64; MOST_PIECES],
-}
-
-impl Seen {
-    fn is_new(&mut self, piece: u64) -> bool {
-        let bit = 1 << (piece.wrapping_mul(MIX) >> 58);
-        if self.maybe & bit != 0 && self.hashes[..self.count].contains(&piece) {
-            return false;
-        }
-        self.maybe |= bit;
-        self.hashes[self.count] = piece;
-        self.count += 1;
-        true
-    }
+/// Whether the run of bytes from `start` on also begins at an earlier place.
+fn stands_before(bytes: &[u8], start: usize, length: usize) -> bool {
+    let run = &bytes[start..start + length];
+    (0..start).any(|earlier| &bytes[earlier..earlier + length] == run)
 }
 
 fn hashed(seed: u64, bytes: &[u8]) -> u64 {
-    bytes.iter().fold(seed, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(STEP))
+    bytes.iter().fold(seed, |hash, byte| step(hash, *byte))
+}
+
+fn step(hash: u64, byte: u8) -> u64 {
+    (hash ^ u64::from(byte)).wrapping_mul(STEP)
 }
 
 /// Counts hashes in the order in which they first come, so that sums have one order everywhere.
 struct Counts {
     entries: Vec<Entry>,
-    /// Places in `entries` plus one, 0 where free; open addressing, never more than half full.
-    slots: Vec<u32>,
+    /// Places in `entries` plus one, 0 where free; open addressing, never more than half full. A chunk has fewer
+    /// than 65,536 entries.
+    slots: Vec<u16>,
 }
 
 impl Counts {
@@ -202,14 +227,14 @@ impl Counts {
         Self { entries: Vec::with_capacity(entries), slots: vec![0; slots] }
     }
 
-    fn add(&mut self, hash: u64, word: Option<u32>) {
+    fn add(&mut self, hash: u64, word: u32) {
         let mask = self.slots.len() - 1;
         let mut slot = (hash.wrapping_mul(MIX) >> 32) as usize & mask;
         loop {
             match self.slots[slot] {
                 0 => {
                     self.entries.push(Entry { hash, count: 1, word });
-                    self.slots[slot] = self.entries.len() as u32;
+                    self.slots[slot] = self.entries.len() as u16;
                     return;
                 }
                 taken => {
@@ -221,6 +246,33 @@ impl Counts {
                 }
             }
             slot = (slot + 1) & mask;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn pieces_are_all_runs_of_three_to_five_bytes_each_once(word in "([ab]{1,30}|[a-z]{1,30})") {
+            let marked = format!(" {} ", &word[..word.len().min(LONGEST_WORD)]);
+            let mut expected: Vec<u64> = Vec::new();
+            for start in 0..marked.len() {
+                for length in 3..=5 {
+                    let Some(run) = marked.as_bytes().get(start..start + length) else { continue };
+                    let piece = hashed(PIECE_SEED, run) ^ (length as u64 - 1) << 56;
+                    if !expected.contains(&piece) {
+                        expected.push(piece);
+                    }
+                }
+            }
+            let mut pieces = [0; MOST_PIECES];
+            let count = pieces_of(format!(" {word} ").as_bytes(), &mut pieces);
+            prop_assert_eq!(&pieces[..count], expected);
         }
     }
 }

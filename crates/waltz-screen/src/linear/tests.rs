@@ -248,6 +248,22 @@ proptest! {
     }
 
     #[test]
+    fn raw_scores_are_sums_in_the_order_of_the_features(text in "([a-z]{1,9} ){0,300}") {
+        let judge = LinearJudge::new(small());
+        let text = Text::new(&text);
+        let (rows, _) = judge.weights.table.as_chunks::<COLUMNS>();
+        let mut sums = [0.0_f32; COLUMNS];
+        let length = features::read(&text, 0, judge.weights.bits, |row, value| {
+            for (sum, weight) in sums.iter_mut().zip(rows[row]) {
+                *sum += f32::from(weight.cast_signed()) * value;
+            }
+        });
+        let by_length = if length > 0.0 { 1.0 / length } else { 0.0 };
+        // The biases of this judge are 0.
+        prop_assert_eq!(judge.raw(&text, 0), sums.map(|sum| sum * by_length * 0.02));
+    }
+
+    #[test]
     fn any_bytes_are_weights_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
         prop_assert!(Weights::parse(Cow::Owned(bytes)).is_err());
     }

@@ -1,3 +1,7 @@
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+
 use super::*;
 
 #[test]
@@ -55,4 +59,45 @@ fn no_term_belongs_to_too_many_lists() -> Result<(), Error> {
     }
     assert!(lists.most_lists_of_a_term() <= 90, "{}", lists.most_lists_of_a_term());
     Ok(())
+}
+
+static BUILTIN: LazyLock<Screen> = LazyLock::new(|| Screen::builtin().unwrap());
+
+/// Findings of patterns and the refusal, from the hits of every list in every view.
+fn read_with_all_hits(screen: &Screen, text: &str, side: Side) -> (Vec<Finding>, f32) {
+    let normalised = normalise(text);
+    let scan = |view: &Words| screen.matcher.scan(view, |present| Some(vec![true; present.len()]));
+    let plain = words::split(&normalised.text, false);
+    let respelt = if plain.odd { words::respelt(&normalised.text, &plain) } else { Vec::new() };
+    let mut found = Found { seen: vec![false; screen.families.len()], ..Found::default() };
+    let mut views = Vec::new();
+    for view in std::iter::once(plain).chain(respelt) {
+        let hits = scan(&view);
+        views.push((view, hits));
+        screen.read_view(&normalised, &views, side, &mut found);
+    }
+    screen.read_expressions(&normalised, side, &mut found);
+    (found.findings, refusal::score(&screen.phrases, &views[0].0, &views[0].1))
+}
+
+fn words_of_patterns() -> impl Strategy<Value = String> {
+    let words = "how|to|make|m4ke|build|a|bomb|b0mb|b o m b|h1story|history|in|novel|for|my|game|hack|h a c k|account|\
+        someone|kill|process|k1ll|steal|write|email|phish1ng|i|cannot|help|sorry|but|password|drugs|the|police|@ccount|\
+        .|,|\n\n";
+    let words: Vec<&str> = words.split('|').collect();
+    prop::collection::vec(prop::sample::select(words), 0..40).prop_map(|words| words.join(" "))
+}
+
+proptest! {
+    #[test]
+    fn only_the_hits_that_matter_are_gathered(text in words_of_patterns(), response: bool) {
+        let side = if response { Side::Response } else { Side::Prompt };
+        let mut reading = BUILTIN.read(&text, side);
+        reading.findings.retain(|finding| !matches!(finding.kind, Kind::Pii | Kind::Secret));
+        let (mut findings, refusal) = read_with_all_hits(&BUILTIN, &text, side);
+        findings.sort_by(|left, right| {
+            right.severity.total_cmp(&left.severity).then(left.span.start.cmp(&right.span.start))
+        });
+        prop_assert_eq!((reading.findings, reading.refusal), (findings, refusal));
+    }
 }
