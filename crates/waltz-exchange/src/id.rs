@@ -18,6 +18,15 @@ pub fn new_session_id() -> String {
     format!("ses_{}", Uuid::now_v7().simple())
 }
 
+/// Whether a name that somebody gave is safe to log, to index, to stand in a path and to send back in a header: 1 to
+/// 128 letters, digits or any of `. _ : -`, and not of signs alone.
+pub fn is_name(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
+    (1..=128).contains(&text.len())
+        && text.bytes().all(plain)
+        && text.bytes().any(|byte| byte.is_ascii_alphanumeric())
+}
+
 /// The first 16 hex digits of SHA-256 over the text: the key under which past coaching of the very
 /// same request is found.
 pub fn request_hash(text: &str) -> String {
@@ -57,6 +66,16 @@ pub fn hmac_sha256_hex(key: &[u8], message: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_has_a_letter_or_a_digit_and_no_other_signs() {
+        for good in ["a", "7", "user_interaction", "v1.2:b-3", &"x".repeat(128)] {
+            assert!(is_name(good), "{good}");
+        }
+        for bad in ["", ".", "..", "-", "_:", "a b", "a/b", "a\0", "\u{e9}", &"x".repeat(129)] {
+            assert!(!is_name(bad), "{bad:?}");
+        }
+    }
 
     #[test]
     fn hmac_agrees_with_rfc_4231() {

@@ -39,6 +39,9 @@ pub struct CandidateRating {
     pub rating: u8,
 }
 
+/// The longest that a task can have taken.
+const LONGEST_MS: u64 = 30 * 24 * 60 * 60 * 1000;
+
 impl Outcome {
     /// Everything that is wrong with the report, as `(field, what is allowed)`.
     pub fn mistakes(&self) -> Vec<(&'static str, String)> {
@@ -59,8 +62,12 @@ impl Outcome {
         if self.comment.as_ref().is_some_and(|comment| comment.len() > 8192) {
             mistakes.push(("comment", "must be at most 8192 bytes".to_owned()));
         }
-        if self.error_class.as_ref().is_some_and(|class| class.len() > 64) {
-            mistakes.push(("error_class", "must be at most 64 bytes".to_owned()));
+        if self.error_class.as_ref().is_some_and(|class| class.len() > 64 || class.contains(char::is_control))
+        {
+            mistakes.push(("error_class", "must be at most 64 bytes without control characters".to_owned()));
+        }
+        if self.duration_ms.is_some_and(|duration| duration > LONGEST_MS) {
+            mistakes.push(("duration_ms", format!("must be at most {LONGEST_MS}, which is 30 days")));
         }
         let says_nothing = self.success.is_none()
             && self.rating.is_none()
@@ -90,5 +97,28 @@ impl Outcome {
     /// The rating rescaled to 0..=1, or 0 when none was given, as the shaped score wants it.
     pub fn rating_share(&self) -> f32 {
         self.rating.map_or(0.0, |stars| (f32::from(stars) - 1.0) / 4.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_disturb_a_log_and_endless_tasks_are_mistakes() {
+        let report = |more: &str| -> Outcome {
+            serde_json::from_str(&format!(r#"{{"response_id": "resp_1", "success": false, {more}}}"#))
+                .unwrap()
+        };
+        let field = |outcome: Outcome| outcome.mistakes().first().map(|(field, _)| *field);
+        for class in ["a\\u0000", "\\u001b[31m"] {
+            assert_eq!(
+                field(report(&format!(r#""error_class": "{class}""#))),
+                Some("error_class"),
+                "{class}"
+            );
+        }
+        assert_eq!(field(report(r#""duration_ms": 18446744073709551615"#)), Some("duration_ms"));
+        assert_eq!(field(report(r#""error_class": "no answer", "duration_ms": 2592000000"#)), None);
     }
 }

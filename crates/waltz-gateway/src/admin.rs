@@ -155,6 +155,11 @@ pub(crate) fn parse(key: &BoardKey, state: &str) -> Result<Board, Error> {
     serde_json::from_str(state).map_err(what)
 }
 
+/// The beginning of what a person wrote, without signs that would disturb a log.
+fn beginning(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_control()).take(500).collect()
+}
+
 /// Whether an operator wants to hear of an event at once.
 fn is_notice(event: &BoardEvent) -> bool {
     match event {

@@ -232,8 +232,7 @@ pub fn session(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
 
 /// A name that is safe to log, to index and to send back in a header.
 pub fn checked_word(name: &str, value: &str) -> Result<String, ApiError> {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "._:-".contains(letter);
-    if (1..=128).contains(&value.len()) && value.chars().all(plain) {
+    if id::is_name(value) {
         return Ok(value.to_owned());
     }
     let message = format!("`{name}` must be 1 to 128 letters, digits or any of . _ : -");

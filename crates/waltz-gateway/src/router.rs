@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequestParts, Path, Query, Request, State};
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -19,6 +18,7 @@ use http_body_util::BodyExt;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use jiff::Timestamp;
+use serde::de::DeserializeOwned;
 use waltz_exchange::id;
 use waltz_exchange::openai::{ApiError, Retry};
 
@@ -164,6 +164,18 @@ pub(crate) struct Admitted {
     pub(crate) planned: Option<Planned>,
 }
 
+/// What a path names. One that cannot be read, such as `%ff`, names nothing that is there.
+pub(crate) struct Named<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Named<T> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        let named = Path::from_request_parts(parts, state).await;
+        named.map(|Path(name)| Self(name)).map_err(|_| reply::error(&not_found(parts.uri.path())))
+    }
+}
+
 impl FromRequestParts<Arc<Gateway>> for Admitted {
     type Rejection = Response;
 
@@ -220,11 +232,8 @@ async fn list_models(admitted: Admitted) -> Response {
     models::list(&admitted.live)
 }
 
-async fn show_model(admitted: Admitted, id: Result<Path<String>, PathRejection>, uri: Uri) -> Response {
-    match id {
-        Ok(Path(id)) => models::show(&admitted.live, &id),
-        Err(_) => reply::error(&not_found(uri.path())),
-    }
+async fn show_model(admitted: Admitted, Named(id): Named<String>) -> Response {
+    models::show(&admitted.live, &id)
 }
 
 async fn list_sessions(
@@ -235,16 +244,8 @@ async fn list_sessions(
     sessions::list(&gateway, &admitted.caller, &query).await
 }
 
-async fn show_session(
-    State(gateway): Shared,
-    admitted: Admitted,
-    id: Result<Path<String>, PathRejection>,
-    uri: Uri,
-) -> Response {
-    match id {
-        Ok(Path(id)) => sessions::show(&gateway, &admitted.caller, &id).await,
-        Err(_) => reply::error(&not_found(uri.path())),
-    }
+async fn show_session(State(gateway): Shared, admitted: Admitted, Named(id): Named<String>) -> Response {
+    sessions::show(&gateway, &admitted.caller, &id).await
 }
 
 /// Answers a request by an exchange of its own, or, where it has a key that came before, by its twin's.

@@ -195,8 +195,7 @@ fn printable(text: &str, most: usize) -> String {
 }
 
 fn check_name(what: impl FnOnce() -> String, name: &str) -> Result<(), GraphError> {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "._:-".contains(letter);
-    if (1..=128).contains(&name.len()) && name.chars().all(plain) {
+    if waltz_exchange::id::is_name(name) {
         return Ok(());
     }
     Err(GraphError::Name { what: what(), name: printable(name, 128) })

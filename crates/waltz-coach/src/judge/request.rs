@@ -46,19 +46,19 @@ pub struct RequestReading {
     pub bytes: usize,
 }
 
-/// Reads every text-bearing field of a request.
+/// Reads every text-bearing field of a request but the operator's own.
 pub fn read_request(screen: &Screen, request: &ChatRequest) -> RequestReading {
     let mut reading = RequestReading::default();
     let turn_start = request.turn_start();
     let fields = request.texts();
     for field in &fields {
-        reading.fields += 1;
-        reading.bytes += field.text.len();
-        let current = field.message.is_some_and(|position| position >= turn_start);
-        // The operator's own instructions and tool definitions are trusted.
+        // The operator's own instructions and tool definitions are trusted, and not read.
         if field.speaker == Speaker::Operator {
             continue;
         }
+        reading.fields += 1;
+        reading.bytes += field.text.len();
+        let current = field.message.is_some_and(|position| position >= turn_start);
         if field.speaker == Speaker::User && current {
             // Read together below, so that a request cut into parts is still one request.
             continue;

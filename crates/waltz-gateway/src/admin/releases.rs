@@ -4,11 +4,11 @@ use serde::Deserialize;
 use waltz_exchange::id;
 use waltz_exchange::release::Pause;
 use waltz_rollout::Change;
-use waltz_rollout::release::Command;
+use waltz_rollout::release::{Command, PROFILES};
 use waltz_store::{BoardKey, EventStored, RolloutChange};
 
 use super::view::ReleaseView;
-use super::{Desk, Error, Step, parse};
+use super::{Desk, Error, Step, beginning, parse};
 
 /// A release, as it is asked for.
 #[derive(Clone, Debug, Deserialize)]
@@ -46,6 +46,13 @@ impl Desk<'_> {
     /// Starts a release.
     pub async fn start(&self, start: &Start) -> Result<ReleaseView, Error> {
         let Start { agent, task_type, variant, profile } = start;
+        if !PROFILES.contains(&profile.as_str()) {
+            let known = PROFILES.join(", ");
+            return Err(Error::Invalid(format!(
+                "`profile` must be one of {known}, not `{}`",
+                beginning(profile)
+            )));
+        }
         let key = BoardKey { agent: agent.clone(), task_type: task_type.clone() };
         self.release(&key, variant, profile).await
     }
@@ -92,15 +99,17 @@ impl Desk<'_> {
 
     /// The kill switch: every agent serves its safe default, and stage 1 serves, until [`Desk::resume_all`].
     pub async fn pause_all(&self, reason: Option<&str>) -> Result<(), Error> {
-        let pause = Pause { by: self.by.to_owned(), at: self.at, reason: reason.map(str::to_owned) };
-        self.turn(Some(pause), "paused_all", reason).await
+        // Nothing that is said of it may keep anybody from stopping: what is too long is cut.
+        let reason = reason.map(beginning);
+        let pause = Pause { by: self.by.to_owned(), at: self.at, reason: reason.clone() };
+        self.turn(Some(pause), "paused_all", reason.as_deref()).await
     }
 
     /// The end of [`Desk::pause_all`].
     pub async fn resume_all(&self, reason: Option<&str>) -> Result<(), Error> {
         // Boards are told on both sides of the change, so that no time between counts as time of a step.
         self.tell_boards().await?;
-        self.turn(None, "resumed_all", reason).await?;
+        self.turn(None, "resumed_all", reason.map(beginning).as_deref()).await?;
         self.tell_boards().await
     }
 

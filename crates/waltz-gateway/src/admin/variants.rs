@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
+use waltz_exchange::id;
 use waltz_exchange::release::PROGRAM;
 use waltz_exchange::variant::{
     DEFAULT_VARIANT, Lesson, LessonKind, Modification, OutcomeClass, VariantOutcome,
@@ -13,7 +15,11 @@ use waltz_rollout::{Change, Prior, patch};
 use waltz_store::{BoardKey, LessonStored};
 
 use super::view::{BoardView, EventView, Explained};
-use super::{Desk, Error, MOST, Step, held, open, parse};
+use super::{Desk, Error, MOST, Step, beginning, held, open, parse};
+
+/// The most that one variant changes in its agent.
+const MOST_CHANGES: usize = 100;
+const MOST_BYTES: usize = 64 * 1024;
 
 /// A new variant, as it is asked for.
 #[derive(Clone, Debug, Deserialize)]
@@ -125,11 +131,21 @@ impl Desk<'_> {
     pub async fn add(&self, add: &Add) -> Result<BoardView, Error> {
         let Add { agent, task_type, name, patch, live } = add;
         for (what, word) in [("task type", task_type), ("name", name)] {
-            let plain = |letter: char| letter.is_ascii_alphanumeric() || "._:-".contains(letter);
-            if !(1..=128).contains(&word.len()) || !word.chars().all(plain) {
+            if !id::is_name(word) {
                 let allowed = "1 to 128 letters, digits or any of . _ : -";
-                return Err(Error::Invalid(format!("the {what} must be {allowed}, not `{word}`")));
+                return Err(Error::Invalid(format!(
+                    "the {what} must be {allowed}, not `{}`",
+                    beginning(word)
+                )));
             }
+        }
+        // Every request carries its board's patches along.
+        let bytes: usize = patch.iter().map(|change| json!(change).to_string().len()).sum();
+        if patch.len() > MOST_CHANGES || bytes > MOST_BYTES {
+            return Err(Error::Invalid(format!(
+                "a variant changes at most {MOST_CHANGES} things with {MOST_BYTES} bytes in all, not {} with {bytes}",
+                patch.len()
+            )));
         }
         let Some(known) = self.agent(agent) else {
             return Err(Error::Unknown { what: "agent", name: agent.clone() });

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::response::Response;
 use axum::routing::{get, post};
 use http::StatusCode;
@@ -28,7 +28,7 @@ use crate::admin::{Act, Add, Decide, Desk, Error, Judgement, KnownAgent, Start};
 use crate::api::outcomes::unavailable;
 use crate::live::{Gateway, Live, Version};
 use crate::receive::checked_word;
-use crate::router::{Admitted, read_body};
+use crate::router::{Admitted, Named, read_body};
 use crate::{reply, variants};
 
 type Shared = State<Arc<Gateway>>;
@@ -188,7 +188,7 @@ fn key((agent, task_type): (String, String)) -> BoardKey {
 async fn show_board(
     State(gateway): Shared,
     admitted: Admitted,
-    Path(path): Path<(String, String)>,
+    Named(path): Named<(String, String)>,
 ) -> Response {
     answer(gateway, admitted, async |operator: Operator, _| show(operator.desk().explained(&key(path)).await))
         .await
@@ -197,7 +197,7 @@ async fn show_board(
 async fn act(
     State(gateway): Shared,
     admitted: Admitted,
-    Path(path): Path<(String, String)>,
+    Named(path): Named<(String, String)>,
     sent: Body,
 ) -> Response {
     answer(gateway, admitted, async |operator: Operator, admitted| {
@@ -207,7 +207,11 @@ async fn act(
     .await
 }
 
-async fn history(State(gateway): Shared, admitted: Admitted, Path(path): Path<(String, String)>) -> Response {
+async fn history(
+    State(gateway): Shared,
+    admitted: Admitted,
+    Named(path): Named<(String, String)>,
+) -> Response {
     let (agent, task_type) = path;
     answer(gateway, admitted, async |operator: Operator, _| {
         list(operator.desk().history(Some(&agent), Some(&task_type)).await)
@@ -218,7 +222,7 @@ async fn history(State(gateway): Shared, admitted: Admitted, Path(path): Path<(S
 async fn compare(
     State(gateway): Shared,
     admitted: Admitted,
-    Path(path): Path<(String, String)>,
+    Named(path): Named<(String, String)>,
     Query(words): Words,
 ) -> Response {
     answer(gateway, admitted, async |operator: Operator, _| {
@@ -265,7 +269,12 @@ async fn propose(State(gateway): Shared, admitted: Admitted) -> Response {
     .await
 }
 
-async fn decide(State(gateway): Shared, admitted: Admitted, Path(id): Path<String>, sent: Body) -> Response {
+async fn decide(
+    State(gateway): Shared,
+    admitted: Admitted,
+    Named(id): Named<String>,
+    sent: Body,
+) -> Response {
     answer(gateway, admitted, async |operator: Operator, admitted| {
         let decide: Decide = body(&admitted, sent).await?;
         operator.changed(operator.desk().decide(&id, &decide).await).await
@@ -281,7 +290,7 @@ async fn list_rollbacks(State(gateway): Shared, admitted: Admitted, Query(words)
     .await
 }
 
-async fn judge(State(gateway): Shared, admitted: Admitted, Path(id): Path<String>, sent: Body) -> Response {
+async fn judge(State(gateway): Shared, admitted: Admitted, Named(id): Named<String>, sent: Body) -> Response {
     answer(gateway, admitted, async |operator: Operator, admitted| {
         let judgement: Judgement = body(&admitted, sent).await?;
         operator.changed(operator.desk().judge(&id, &judgement).await).await
@@ -306,7 +315,7 @@ async fn start(State(gateway): Shared, admitted: Admitted, sent: Body) -> Respon
     .await
 }
 
-async fn show_release(State(gateway): Shared, admitted: Admitted, Path(id): Path<String>) -> Response {
+async fn show_release(State(gateway): Shared, admitted: Admitted, Named(id): Named<String>) -> Response {
     answer(gateway, admitted, async |operator: Operator, _| {
         let releases = operator.desk().releases().await.map_err(told)?;
         let found = releases.into_iter().find(|view| view.release.id == id);
@@ -315,7 +324,7 @@ async fn show_release(State(gateway): Shared, admitted: Admitted, Path(id): Path
     .await
 }
 
-async fn steer(State(gateway): Shared, admitted: Admitted, Path(id): Path<String>, sent: Body) -> Response {
+async fn steer(State(gateway): Shared, admitted: Admitted, Named(id): Named<String>, sent: Body) -> Response {
     answer(gateway, admitted, async |operator: Operator, admitted| {
         let Steer { command, reason } = body(&admitted, sent).await?;
         let desk = operator.desk();

@@ -383,3 +383,34 @@ async fn the_kill_switch_has_a_page_with_a_button() {
     gateway.post("releases/all", json!({"command": "pause", "reason": "a drill"})).await;
     assert_eq!(gateway.get("releases").await["paused"]["reason"], "a drill");
 }
+
+#[tokio::test]
+async fn what_people_send_is_bounded() {
+    let site = Site::sqlite(SCRIPT, BY_HAND);
+    let gateway = site.gateway();
+    gateway.add("quick", "fast").await;
+    let change = |count: usize, length: usize| -> Vec<Value> {
+        let content = "x".repeat(length);
+        (0..count).map(|_| json!({"section": "Style", "operation": "append", "content": content})).collect()
+    };
+    let variant = |task_type: &str, patch: Vec<Value>| json!({"agent": "writer", "task_type": task_type, "name": "large", "patch": patch});
+    let release = json!({"agent": "writer", "task_type": "docs", "variant": "quick", "profile": "reckless"});
+    for (path, body, why) in [
+        ("variants", variant("docs", change(101, 10)), "at most 100 things"),
+        ("variants", variant("docs", change(2, 40_000)), "65536 bytes"),
+        ("variants", variant("..", change(1, 10)), "the task type must be"),
+        ("releases", release, "`profile` must be one of standard"),
+    ] {
+        let reply = gateway.call("ann", path, Some(body)).await;
+        assert_eq!(reply.status, 400, "{why}: {}", reply.text);
+        assert!(reply.text.contains(why), "{}", reply.text);
+    }
+    // What is said of it keeps nobody from stopping.
+    let reason = format!("{}\u{1b}[31m", "y".repeat(100_000));
+    gateway.post("releases/all", json!({"command": "pause", "reason": reason})).await;
+    assert_eq!(gateway.get("releases").await["paused"]["reason"], "y".repeat(500));
+    for path in ["variants/writer/%ff", "releases/%ff", "variants/%ff/docs/history"] {
+        let reply = gateway.call("ann", path, None).await;
+        assert_eq!(reply.error(), (404, "unknown_url".to_owned()), "{path}: {}", reply.text);
+    }
+}
