@@ -9,6 +9,7 @@ mod body;
 mod budget;
 mod call_error;
 mod client;
+mod connector;
 mod fallback;
 mod headers;
 mod hook;

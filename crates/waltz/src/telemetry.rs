@@ -16,6 +16,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use waltz_coach::upstream::Mailbox;
 use waltz_gateway::Gateway;
 use waltz_gateway::metrics::families;
 use waltz_gateway::trace::{Span, Traces};
@@ -147,7 +148,8 @@ async fn push_metrics(
 struct Line {
     signal: &'static str,
     collector: Collector,
-    client: Option<reqwest::Client>,
+    /// Made when it is first needed.
+    mailbox: Option<Mailbox>,
     gateway: Arc<Gateway>,
     /// The last push failed, which was said.
     broken: bool,
@@ -155,7 +157,7 @@ struct Line {
 
 impl Line {
     fn new(signal: &'static str, collector: Collector, gateway: &Arc<Gateway>) -> Self {
-        Self { signal, collector, client: None, gateway: Arc::clone(gateway), broken: false }
+        Self { signal, collector, mailbox: None, gateway: Arc::clone(gateway), broken: false }
     }
 
     /// Sends a body once. What is not taken is counted and forgotten; that it is so is said once, not again
@@ -179,28 +181,12 @@ impl Line {
 
     async fn send(&mut self, body: String) -> Result<(), &'static str> {
         let Collector { url, headers, timeout } = &self.collector;
-        let client = match &mut self.client {
-            Some(client) => client,
-            none => none.insert(client()?),
+        let mailbox = match &mut self.mailbox {
+            Some(mailbox) => mailbox,
+            none => none.insert(Mailbox::new(url, headers.clone(), *timeout).map_err(|_| "unreachable")?),
         };
-        let request = client.post(url.clone()).headers(headers.clone()).timeout(*timeout).body(body);
-        // Errors of the client name the address, which may hold a password: only a word of them is kept.
-        let answer = request
-            .send()
-            .await
-            .map_err(|error| if error.is_timeout() { "timeout" } else { "unreachable" })?;
-        if answer.status().is_success() { Ok(()) } else { Err("status") }
+        mailbox.send([], body.into()).await
     }
-}
-
-fn client() -> Result<reqwest::Client, &'static str> {
-    waltz_coach::upstream::install_tls();
-    reqwest::Client::builder()
-        .redirect(reqwest::redirect::Policy::none())
-        .no_proxy()
-        .user_agent(concat!("waltz/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .map_err(|_| "unreachable")
 }
 
 #[cfg(test)]

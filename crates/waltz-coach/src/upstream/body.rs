@@ -99,21 +99,23 @@ impl Body {
 
     /// Whether the answer is an event stream.
     pub fn is_event_stream(&self) -> bool {
-        self.media_type() == "text/event-stream"
+        self.media_type().eq_ignore_ascii_case(b"text/event-stream")
     }
 
     /// Whether the answer is of a kind that can be read. One that does not say is read as JSON.
     pub(super) fn is_usable(&self) -> bool {
         let media_type = self.media_type();
-        let is_json = matches!(media_type.as_str(), "" | "application/json") || media_type.ends_with("+json");
+        let is_json = media_type.is_empty()
+            || media_type.eq_ignore_ascii_case(b"application/json")
+            || media_type.last_chunk().is_some_and(|end: &[u8; 5]| end.eq_ignore_ascii_case(b"+json"));
         is_json || self.is_event_stream()
     }
 
-    /// The content type without its parameters, in lower case.
-    fn media_type(&self) -> String {
-        let content_type = self.headers().get(http::header::CONTENT_TYPE);
-        let value = content_type.map(|value| String::from_utf8_lossy(value.as_bytes())).unwrap_or_default();
-        value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+    /// The content type without its parameters.
+    fn media_type(&self) -> &[u8] {
+        let value =
+            self.headers.get(http::header::CONTENT_TYPE).map_or(&[] as &[u8], |value| value.as_bytes());
+        value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii()
     }
 
     /// When the next piece must be here.

@@ -4,8 +4,6 @@
 
 use std::error::Error;
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -14,33 +12,21 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::client::legacy;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use percent_encoding::percent_decode_str;
-use rustls::ClientConfig;
-use tokio::net::TcpStream;
-use tower_service::Service;
 use url::Url;
 
 use super::SetupError;
 use super::address::Guard;
+use super::connector::Connector;
 use super::tls::trust;
 
 /// How long a connection is kept that nobody uses.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// When and how often a silent peer is asked whether it is there still, and when it is given up.
-const PROBE: Duration = Duration::from_secs(15);
-const PROBES: u32 = 3;
-const UNHEARD: Duration = Duration::from_secs(30);
-
 /// How often a call is sent again that a server has handed back untouched.
 const HANDED_BACK: u32 = 2;
-
-type BoxError = Box<dyn Error + Send + Sync>;
-type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
 /// The connections to one server.
 #[derive(Debug)]
@@ -63,28 +49,11 @@ impl Client {
     /// A client for the server of an address. Nothing is connected yet.
     pub(super) fn new(url: &Url, guard: Guard, connect_timeout: Duration) -> Result<Self, SetupError> {
         let tls = trust(url.scheme() == "https").map_err(|error| SetupError::Client(error.to_string()))?;
-        Ok(Self::with(legacy::Client::builder(TokioExecutor::new()), tls, guard, connect_timeout))
+        Ok(Self::over(Connector::new(guard, tls, connect_timeout)))
     }
 
-    fn with(
-        mut builder: legacy::Builder,
-        mut tls: ClientConfig,
-        guard: Guard,
-        connect_timeout: Duration,
-    ) -> Self {
-        let mut http = HttpConnector::new_with_resolver(guard);
-        // That it is a URL with TLS is the business of the layer above.
-        http.enforce_http(false);
-        http.set_nodelay(true);
-        // Among several addresses of a name, none takes all the time.
-        http.set_connect_timeout(Some(connect_timeout));
-        http.set_keepalive(Some(PROBE));
-        http.set_keepalive_interval(Some(PROBE));
-        http.set_keepalive_retries(Some(PROBES));
-        #[cfg(target_os = "linux")]
-        http.set_tcp_user_timeout(Some(UNHEARD));
-        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        let connector = Connector { https: HttpsConnector::from((http, tls)), timeout: connect_timeout };
+    fn over(connector: Connector) -> Self {
+        let mut builder = legacy::Client::builder(TokioExecutor::new());
         builder.timer(TokioTimer::new()).pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE);
         Self(builder.build(connector))
     }
@@ -123,6 +92,12 @@ impl Head {
         let agent = HeaderValue::from_static(concat!("waltz/", env!("CARGO_PKG_VERSION")));
         headers.entry(header::USER_AGENT).or_insert(agent);
         headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static("*/*"));
+        // Without TLS it is HTTP/1.1, which says the host in a header; with TLS it may be HTTP/2, which does not.
+        if let ("http", Some(host)) = (bare.scheme(), bare.host_str()) {
+            let host = bare.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+            let host = HeaderValue::try_from(host).map_err(|error| SetupError::Url(error.to_string()))?;
+            headers.entry(header::HOST).or_insert(host);
+        }
         let mut parts = Request::new(()).into_parts().0;
         parts.method = Method::POST;
         parts.uri = Uri::try_from(bare.as_str()).map_err(|error| SetupError::Url(error.to_string()))?;
@@ -134,31 +109,6 @@ impl Head {
     pub(super) fn and(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.0.headers.insert(name, value);
         self
-    }
-}
-
-/// Opens connections: a name is looked up, TCP and TLS are set up, all within one time limit.
-#[derive(Clone)]
-struct Connector {
-    https: HttpsConnector<HttpConnector<Guard>>,
-    timeout: Duration,
-}
-
-impl Service<Uri> for Connector {
-    type Response = Stream;
-    type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.https.poll_ready(context)
-    }
-
-    fn call(&mut self, to: Uri) -> Self::Future {
-        let connecting = tokio::time::timeout(self.timeout, self.https.call(to));
-        Box::pin(async move {
-            let connected = connecting.await;
-            connected.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
-        })
     }
 }
 

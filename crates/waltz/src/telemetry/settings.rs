@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use reqwest::Url;
+use url::Url;
 use waltz_gateway::trace::Sampler;
 
 /// What is pushed, where and how often.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
-use rustls::{RootCertStore, ServerConfig};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
 use super::super::tests::settings;
@@ -223,8 +223,7 @@ fn client(name: &str, address: SocketAddr) -> (Client, Head) {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from(include_bytes!("root.der").as_slice())).unwrap();
     let tls = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-    let client = Client::with(legacy::Client::builder(TokioExecutor::new()), tls, leads_to(address), LIMIT);
-    (client, head(name))
+    (Client::over(Connector::new(leads_to(address), tls, LIMIT)), head(name))
 }
 
 fn head(name: &str) -> Head {
