@@ -6,8 +6,8 @@ use std::io;
 use std::sync::LazyLock;
 
 use serde::Serialize;
-use waltz_exchange::Embedding;
 use waltz_exchange::embedding::{to_base64, to_bytes};
+use waltz_exchange::{Embedding, id};
 
 use crate::database::Writer;
 use crate::journal::Position;
@@ -134,11 +134,13 @@ async fn insert(
     batch: &[Prepared],
     instance: &str,
 ) -> Result<(), sqlx::Error> {
-    let mut exchanges = Vec::new();
+    let exchanges: Vec<&ExchangeRows> = batch.iter().filter_map(Prepared::exchange).collect();
+    // First: what is reported of one looks for it.
+    insert_exchanges(transaction, &exchanges).await?;
     let mut lessons = Vec::new();
     for prepared in batch {
         match prepared {
-            Prepared::Exchange(rows) => exchanges.push(&**rows),
+            Prepared::Exchange(rows) => lessons.extend(&rows.lesson),
             Prepared::Outcome(row) => {
                 insert_outcome(transaction, row).await?;
                 lessons.extend(&row.lesson);
@@ -146,10 +148,6 @@ async fn insert(
             Prepared::Lesson(row) => lessons.push(row),
             Prepared::Rejected(row) => insert_rejected(transaction, row, instance).await?,
         }
-    }
-    if !exchanges.is_empty() {
-        insert_exchanges(transaction, &exchanges).await?;
-        lessons.extend(exchanges.iter().filter_map(|rows| rows.lesson.as_ref()));
     }
     // What is known by its exchange and kind is let be.
     let rows: Vec<_> = lessons.iter().map(|row| row.values()).collect();
@@ -275,6 +273,7 @@ async fn insert_past_row(transaction: &mut Transaction<'_>, row: &PastRow) -> Re
 }
 
 async fn insert_outcome(transaction: &mut Transaction<'_>, row: &OutcomeRow) -> Result<(), sqlx::Error> {
+    let exchange = id::exchange_of_response(&row.response_id);
     let arguments = [
         row.id.as_str().into(),
         row.tenant.as_str().into(),
@@ -283,6 +282,7 @@ async fn insert_outcome(transaction: &mut Transaction<'_>, row: &OutcomeRow) -> 
         row.success.into(),
         row.rating.into(),
         row.json.as_str().into(),
+        exchange.as_deref().into(),
     ];
     transaction.execute(INSERT_OUTCOME, &arguments).await
 }

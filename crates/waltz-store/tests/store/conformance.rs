@@ -156,7 +156,7 @@ async fn parquet_reads_back_with_typed_columns() {
     for number in 0..600 {
         store.append(&exchange(coached(&format!("req_{number:04}"), "acme", "s", number, "a"))).unwrap();
     }
-    store.append(&outcome("out_1", "acme", "resp-req_0000", 9, Some(4))).unwrap();
+    store.append(&outcome("out_1", "acme", "resp_0000_51g", 9, Some(4))).unwrap();
     store.drained().await.unwrap();
     for namespace in Namespace::ALL {
         let path = folder.path().join("export.parquet");

@@ -107,7 +107,7 @@ pub(super) async fn trajectories_are_one_per_round(store: &Store) {
 
 pub(super) async fn the_same_id_is_stored_once(store: &Store) {
     let record = coached("req_1", "acme", "s", 0, "a");
-    let report = outcome("out_1", "acme", "resp-req_1", 9, Some(5));
+    let report = outcome("out_1", "acme", "resp_1_51g", 9, Some(5));
     for _ in 0..3 {
         store_all(store, &[exchange(record.clone()), report.clone()]).await;
     }
@@ -272,7 +272,7 @@ pub(super) async fn statistics_have_their_counts(store: &Store) {
 pub(super) async fn tenants_do_not_see_each_other(store: &Store) {
     let acme = coached("req_1", "acme", "shared", 0, "open my door");
     let other = coached("req_2", "other", "shared", 1, "open my door");
-    let theirs = outcome("out_1", "other", "resp-req_1", 5, Some(1));
+    let theirs = outcome("out_1", "other", "resp_1_51g", 5, Some(1));
     store_all(store, &[exchange(acme), exchange(other), theirs]).await;
     let session = store.session(Some("acme"), "shared").await.unwrap().unwrap();
     assert_eq!(session.exchanges.len(), 1);
@@ -295,11 +295,11 @@ pub(super) async fn tenants_do_not_see_each_other(store: &Store) {
 }
 
 pub(super) async fn outcomes_join_their_answer(store: &Store) {
-    let early = outcome("out_1", "acme", "resp-req_1", 1, Some(2));
+    let early = outcome("out_1", "acme", "resp_1_51g", 1, Some(2));
     let record = coached("req_1", "acme", "s", 0, "a");
-    let late = outcome("out_2", "acme", "resp-req_1", 9, Some(5));
-    let silent = outcome("out_3", "acme", "resp-req_1", 10, None);
-    let unknown = outcome("out_4", "acme", "resp-nowhere", 10, Some(1));
+    let late = outcome("out_2", "acme", "resp_1_51g", 9, Some(5));
+    let silent = outcome("out_3", "acme", "resp_1_51g", 10, None);
+    let unknown = outcome("out_4", "acme", "resp_nowhere_51g", 10, Some(1));
     store_all(store, &[early, exchange(record), late, silent, unknown]).await;
     let session = store.session(Some("acme"), "s").await.unwrap().unwrap();
     let ids: Vec<_> = session.exchanges[0].outcomes.iter().map(|report| report.id.as_str()).collect();
@@ -385,10 +385,12 @@ pub(super) async fn an_empty_export_is_sound(store: &Store) {
 pub(super) async fn responses_are_known_per_tenant(store: &Store) {
     store_all(store, &[exchange(released("req_1", "acme", "s", 0, "a"))]).await;
     for (tenant, response, found) in [
-        (Some("acme"), "resp-req_1", Some("acme")),
-        (None, "resp-req_1", Some("acme")),
-        (Some("other"), "resp-req_1", None),
-        (None, "resp-' OR 1=1 --", None),
+        (Some("acme"), "resp_1_51g", Some("acme")),
+        (None, "resp_1_51g", Some("acme")),
+        (Some("other"), "resp_1_51g", None),
+        (Some("acme"), "resp_1_0f", None),
+        (Some("acme"), "req_1", None),
+        (None, "resp_' OR 1=1 --_51g", None),
     ] {
         let record = store.exchange_of_response(tenant, response).await.unwrap();
         assert_eq!(record.map(|record| record.tenant).as_deref(), found);
