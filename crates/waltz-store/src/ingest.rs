@@ -28,8 +28,6 @@ macro_rules! each {
 static INSERT_EXCHANGES: LazyLock<ManyRows> =
     LazyLock::new(|| ManyRows::new(Statement::both(include_str!("../sql/insert_exchanges.sql"))));
 static UPSERT_SESSIONS: LazyLock<ManyRows> = LazyLock::new(|| ManyRows::new(each!("upsert_sessions")));
-static INSERT_EVALUATIONS: LazyLock<ManyRows> =
-    LazyLock::new(|| ManyRows::new(Statement::both(include_str!("../sql/insert_evaluations.sql"))));
 static INSERT_LESSONS: LazyLock<ManyRows> =
     LazyLock::new(|| ManyRows::new(Statement::both(include_str!("../sql/insert_lessons.sql"))));
 const INSERT_OUTCOME: Statement = Statement::both(include_str!("../sql/insert_outcome.sql"));
@@ -170,8 +168,6 @@ async fn insert_exchanges(
     let sessions = sessions(&new);
     let rows: Vec<_> = sessions.iter().map(SessionRow::values).collect();
     UPSERT_SESSIONS.run(transaction, &rows).await?;
-    let evaluations = new.iter().flat_map(|rows| rows.evaluations.iter().map(|row| row.values(&rows.record)));
-    INSERT_EVALUATIONS.run(transaction, &evaluations.collect::<Vec<_>>()).await?;
     insert_past(transaction, new.iter().flat_map(|rows| &rows.past)).await
 }
 

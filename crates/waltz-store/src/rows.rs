@@ -1,7 +1,6 @@
 //! What an entry becomes in the tables. Pure: the drain calls it on a blocking thread, so that the
 //! transaction holds only statements.
 
-mod evaluation;
 mod finite;
 mod lesson;
 mod session;
@@ -18,10 +17,9 @@ use waltz_exchange::variant::{Lesson, LessonKind};
 use waltz_exchange::{Embedding, ExchangeRecord, VerdictState};
 
 use crate::Entry;
+use crate::evaluations::{Findings, findings};
 use crate::journal::{Payload, Position};
 use crate::sql::Value;
-pub(crate) use evaluation::EvaluationRow;
-use evaluation::evaluation_rows;
 use finite::is_finite;
 pub(crate) use lesson::LessonRow;
 use lesson::lesson_row;
@@ -61,8 +59,7 @@ pub(crate) struct ExchangeRows {
     sums: Sums,
     /// What it adds to its session.
     pub(crate) session: SessionRow,
-    /// One per judged text.
-    pub(crate) evaluations: Vec<EvaluationRow>,
+    findings: Findings,
     /// One per choice whose coaching ended well.
     pub(crate) past: Vec<PastRow>,
     /// What it teaches about the variant that answered.
@@ -213,7 +210,9 @@ fn exchange_rows(record: Arc<ExchangeRecord>, mut text: Bytes) -> Result<Prepare
     let given = [id, tenant, session_id, endpoint, agent, variant, task_type, request_hash];
     let optional = [&record.subject, &record.response_id, &record.degraded];
     let model = embedding.map(|embedding| &embedding.model);
-    refuse_nul(given.into_iter().chain(optional.into_iter().flatten()).chain(model))?;
+    let findings = findings(&record);
+    let harms = [&findings.harms];
+    refuse_nul(given.into_iter().chain(optional.into_iter().flatten()).chain(model).chain(harms))?;
     let sums = sums(&record);
     let past = record.choices.iter().filter_map(|choice| past_row(&record, choice, embedding));
     let lesson = record.lesson.clone().map(|outcome| Lesson {
@@ -229,7 +228,7 @@ fn exchange_rows(record: Arc<ExchangeRecord>, mut text: Bytes) -> Result<Prepare
     Ok(Prepared::Exchange(Box::new(ExchangeRows {
         lesson: lesson.as_ref().map(lesson_row).transpose()?,
         session: session_row(&record, sums),
-        evaluations: evaluation_rows(&record)?,
+        findings,
         past: past.collect(),
         sums,
         text,
@@ -247,8 +246,8 @@ fn refuse_nul<'a>(keys: impl IntoIterator<Item = &'a String>) -> Result<(), serd
 
 impl ExchangeRows {
     /// The row of `exchanges`.
-    pub(crate) fn values(&self) -> [Value<'_>; 23] {
-        let Self { record, text, sums, .. } = self;
+    pub(crate) fn values(&self) -> [Value<'_>; 25] {
+        let Self { record, text, sums, findings, .. } = self;
         [
             record.id.as_str().into(),
             record.tenant.as_str().into(),
@@ -272,6 +271,8 @@ impl ExchangeRows {
             sums.safe.into(),
             sums.overrefused.into(),
             sums.undecided.into(),
+            findings.bits.into(),
+            findings.harms.as_str().into(),
             // It was read as JSON, which is text.
             str::from_utf8(text).unwrap_or_default().into(),
         ]

@@ -203,7 +203,7 @@ impl Store {
 }
 
 /// Reads a record as a whole.
-fn record(row: &Row) -> Result<ExchangeRecord, Error> {
+pub(crate) fn record(row: &Row) -> Result<ExchangeRecord, Error> {
     let operation = "read an exchange";
     let id: String = row.try_get("id").map_err(Error::database(operation))?;
     let json: &str = row.try_get("record").map_err(Error::database(operation))?;

@@ -54,6 +54,7 @@ conformance!(
         outcomes_join_their_answer,
         sessions_are_paged,
         evaluations_are_paged,
+        evaluations_are_paged_over_exchanges_without_any,
         json_and_lines_read_back,
         an_empty_export_is_sound,
         responses_are_known_per_tenant,

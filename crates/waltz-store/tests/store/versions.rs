@@ -1,12 +1,17 @@
 //! What becomes of databases that an older program made.
 
-use waltz_exchange::{Embedding, ExchangeRecord};
+use waltz_exchange::{Embedding, ExchangeRecord, Verdict, VerdictState};
+use waltz_store::{EvaluationFilter, VerdictFilter};
 
-use crate::common::{coached, exchange};
+use crate::common::{coached, exchange, harmful, released, safe};
 use crate::home::{Home, Kind, Tables};
 use crate::on_both;
 
-on_both!(coachings_of_version_2_are_found_by_their_words, events_of_version_4_are_kept_and_told_to_nobody,);
+on_both!(
+    coachings_of_version_2_are_found_by_their_words,
+    events_of_version_4_are_kept_and_told_to_nobody,
+    what_version_5_found_is_found_again,
+);
 
 macro_rules! migrations {
     ($database:literal) => {
@@ -65,8 +70,89 @@ async fn insert_exchange(tables: &Tables, record: &ExchangeRecord) {
     }
 }
 
+/// Inserts an evaluation as version 5 did.
+async fn insert_evaluation(tables: &Tables, id: &str, record: &ExchangeRecord, verdict: &Verdict) {
+    let sql = "INSERT INTO safety_evaluations (
+            id, exchange_id, tenant, subject, session_id, judged_at, text_kind, choice, round, is_unsafe, overrefuse, degraded,
+            blocks, state, level, micros, prompt_harm, response_harm, refusal, safety_score, helpfulness_score, categories,
+            issues
+        )
+        SELECT $1, id, tenant, subject, session_id, started_at, 'draft', 0, 0, $3, $4, $5, FALSE, 'decided', 0, 0, 0.0, 0.0,
+            0.0, 0.0, 0.0, $6, '[]'
+        FROM exchanges
+        WHERE id = $2";
+    macro_rules! bound {
+        () => {
+            sqlx::query(sql)
+                .bind(id)
+                .bind(&record.id)
+                .bind(verdict.is_unsafe)
+                .bind(verdict.overrefuse)
+                .bind(verdict.state.is_degraded())
+                .bind(serde_json::to_string(&verdict.categories).unwrap())
+        };
+    }
+    match tables {
+        Tables::Sqlite(pool) => bound!().execute(pool).await.map(|_| ()).unwrap(),
+        Tables::Postgres(pool) => bound!().execute(pool).await.map(|_| ()).unwrap(),
+    }
+}
+
 mod cases {
     use super::*;
+
+    pub(super) async fn what_version_5_found_is_found_again(kind: Kind) {
+        let with = |id: &str, seconds: i64, verdict: Verdict| {
+            let mut record = released(id, "acme", "s", seconds, "a");
+            record.choices[0].draft.verdict = Some(verdict);
+            record
+        };
+        let records = [
+            coached("req_1", "acme", "s", 0, "a"),
+            with("req_2", 1, safe()),
+            with("req_3", 2, Verdict { overrefuse: true, ..safe() }),
+            with("req_4", 3, Verdict { state: VerdictState::Timeout, ..harmful() }),
+        ];
+        let (old, new) = (Home::new(kind).await, Home::new(kind).await);
+        let tables = of_version(5, &old).await;
+        for record in &records {
+            insert_exchange(&tables, record).await;
+            let choice = &record.choices[0];
+            let drafts = [&choice.draft].into_iter().chain(choice.rounds.iter().map(|round| &round.revision));
+            for (number, draft) in drafts.enumerate() {
+                let id = format!("{}.{number:04}", record.id);
+                insert_evaluation(&tables, &id, record, draft.verdict.as_ref().unwrap()).await;
+            }
+        }
+        tables.close().await;
+        let (old_store, new_store) = (old.open().await, new.open().await);
+        for record in records {
+            new_store.append(&exchange(record)).unwrap();
+        }
+        new_store.drained().await.unwrap();
+        for verdict in [
+            None,
+            Some(VerdictFilter::Safe),
+            Some(VerdictFilter::Unsafe),
+            Some(VerdictFilter::OverRefuse),
+            Some(VerdictFilter::Degraded),
+        ] {
+            let filter = EvaluationFilter { verdict, ..EvaluationFilter::default() };
+            let found = old_store.evaluations(filter.clone()).await.unwrap();
+            assert!(!found.is_empty(), "{verdict:?}");
+            assert_eq!(found, new_store.evaluations(filter).await.unwrap(), "{verdict:?}");
+        }
+        let by_category = old_store.stats(None).await.unwrap().by_category;
+        assert_eq!(by_category, new_store.stats(None).await.unwrap().by_category);
+        old_store.close().await.unwrap();
+        new_store.close().await.unwrap();
+        for home in [old, new] {
+            let tables = home.tables().await;
+            let found = tables.texts("SELECT findings || ' ' || harms FROM exchanges ORDER BY id").await;
+            assert_eq!(found, ["9 violence_harm", "0 ", "2 ", "13 violence_harm"]);
+            tables.close().await;
+        }
+    }
 
     pub(super) async fn events_of_version_4_are_kept_and_told_to_nobody(kind: Kind) {
         let home = Home::new(kind).await;

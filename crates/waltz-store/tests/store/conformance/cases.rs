@@ -356,6 +356,37 @@ pub(super) async fn evaluations_are_paged(store: &Store) {
     assert!(seen.windows(2).all(|pair| pair[0] > pair[1]), "newest first and none twice");
 }
 
+pub(super) async fn evaluations_are_paged_over_exchanges_without_any(store: &Store) {
+    for number in 0..40 {
+        let id = format!("req_{number:02}");
+        let record = match number % 10 {
+            0 => coached(&id, "acme", "s", number, "a"),
+            _ => ExchangeRecord { choices: Vec::new(), ..released(&id, "acme", "s", number, "a") },
+        };
+        store.append(&exchange(record)).unwrap();
+    }
+    store.drained().await.unwrap();
+    for (verdict, each) in [(None, 4), (Some(VerdictFilter::Safe), 2), (Some(VerdictFilter::Unsafe), 2)] {
+        for limit in 1..6 {
+            let mut seen = Vec::new();
+            let mut before = None;
+            loop {
+                let filter = EvaluationFilter { verdict, limit, before, ..EvaluationFilter::default() };
+                let page = store.evaluations(filter).await.unwrap();
+                seen.extend(page.iter().map(|row| row.id.clone()));
+                before = page.last().map(|row| row.cursor());
+                if page.len() < limit {
+                    break;
+                }
+            }
+            assert_eq!(seen.len(), 4 * each, "{verdict:?} {limit}");
+            assert!(seen.windows(2).all(|pair| pair[0] > pair[1]), "newest first and none twice");
+        }
+    }
+    let filter = EvaluationFilter { tenant: Some("other".to_owned()), ..EvaluationFilter::default() };
+    assert!(store.evaluations(filter).await.unwrap().is_empty());
+}
+
 pub(super) async fn json_and_lines_read_back(store: &Store) {
     let record = coached("req_1", "acme", "ses", 0, "a");
     store_all(store, &[exchange(record.clone()), exchange(released("req_2", "acme", "ses", 1, "b"))]).await;
