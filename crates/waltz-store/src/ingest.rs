@@ -1,6 +1,7 @@
 //! Writing of prepared entries. The drain task calls [`commit`] with one batch at a time, on the one
 //! connection that writes.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::sync::LazyLock;
@@ -11,7 +12,7 @@ use waltz_exchange::{Embedding, id};
 
 use crate::database::Writer;
 use crate::journal::Position;
-use crate::rows::{ExchangeRows, OutcomeRow, PastRow, Prepared, RejectedRow, SessionRow};
+use crate::rows::{ExchangeRows, OutcomeRow, PastRow, Prepared, RejectedRow, SessionRow, TotalsRow};
 use crate::sql::{ManyRows, Statement, Transaction};
 use crate::{Error, similar};
 
@@ -28,6 +29,8 @@ macro_rules! each {
 static INSERT_EXCHANGES: LazyLock<ManyRows> =
     LazyLock::new(|| ManyRows::new(Statement::both(include_str!("../sql/insert_exchanges.sql"))));
 static UPSERT_SESSIONS: LazyLock<ManyRows> = LazyLock::new(|| ManyRows::new(each!("upsert_sessions")));
+static UPSERT_TOTALS: LazyLock<ManyRows> =
+    LazyLock::new(|| ManyRows::new(Statement::both(include_str!("../sql/upsert_totals.sql"))));
 static INSERT_LESSONS: LazyLock<ManyRows> =
     LazyLock::new(|| ManyRows::new(Statement::both(include_str!("../sql/insert_lessons.sql"))));
 const INSERT_OUTCOME: Statement = Statement::both(include_str!("../sql/insert_outcome.sql"));
@@ -157,29 +160,34 @@ async fn insert_exchanges(
     exchanges: &[&ExchangeRows],
 ) -> Result<(), sqlx::Error> {
     let rows: Vec<_> = exchanges.iter().map(|rows| rows.values()).collect();
+    let answers = INSERT_EXCHANGES.run(transaction, &rows).await?;
     let mut inserted = HashSet::new();
-    for row in INSERT_EXCHANGES.run(transaction, &rows).await? {
-        inserted.insert(row.try_get::<String>("id")?);
+    for row in &answers {
+        inserted.insert(row.try_get::<&str>("id")?);
     }
     // An exchange that was there already has everything that hangs on it; of two with the same id in
     // one batch the first was inserted.
     let new: Vec<&ExchangeRows> =
-        exchanges.iter().copied().filter(|rows| inserted.remove(&rows.record.id)).collect();
-    let sessions = sessions(&new);
+        exchanges.iter().copied().filter(|rows| inserted.remove(rows.record.id.as_str())).collect();
+    let sessions = summed(new.iter().map(|rows| SessionRow::of(rows)), SessionRow::key, SessionRow::add);
     let rows: Vec<_> = sessions.iter().map(SessionRow::values).collect();
     UPSERT_SESSIONS.run(transaction, &rows).await?;
-    insert_past(transaction, new.iter().flat_map(|rows| &rows.past)).await
+    insert_past(transaction, new.iter().flat_map(|rows| &rows.past)).await?;
+    // All gateways write the same few rows: last, so that they wait for each other as little as can be.
+    let totals = summed(new.iter().map(|rows| TotalsRow::of(rows)), TotalsRow::key, TotalsRow::add);
+    let rows: Vec<_> = totals.iter().map(TotalsRow::values).collect();
+    UPSERT_TOTALS.run(transaction, &rows).await.map(|_| ())
 }
 
-/// What a batch adds to each session, in the order of the key: PostgreSQL takes a session only once per
-/// statement, and gateways that write the same sessions must lock them in the same order.
-fn sessions(new: &[&ExchangeRows]) -> Vec<SessionRow> {
-    let mut sums: BTreeMap<(&str, &str), SessionRow> = BTreeMap::new();
-    for rows in new {
-        let row = &rows.session;
-        sums.entry((&row.tenant, &row.session_id))
-            .and_modify(|sum| sum.add(row))
-            .or_insert_with(|| row.clone());
+/// Rows with one per key, in the order of keys: PostgreSQL takes a row only once per statement, and gateways that write
+/// the same rows must lock them in the same order.
+fn summed<R, K: Ord>(rows: impl Iterator<Item = R>, key: fn(&R) -> K, add: fn(&mut R, &R)) -> Vec<R> {
+    let mut sums: BTreeMap<K, R> = BTreeMap::new();
+    for row in rows {
+        match sums.entry(key(&row)) {
+            Entry::Vacant(place) => _ = place.insert(row),
+            Entry::Occupied(mut sum) => add(sum.get_mut(), &row),
+        }
     }
     sums.into_values().collect()
 }

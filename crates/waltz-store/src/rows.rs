@@ -4,6 +4,7 @@
 mod finite;
 mod lesson;
 mod session;
+mod totals;
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ use finite::is_finite;
 pub(crate) use lesson::LessonRow;
 use lesson::lesson_row;
 pub(crate) use session::SessionRow;
-use session::session_row;
+pub(crate) use totals::TotalsRow;
 
 /// One journal entry, ready for the database.
 #[derive(Debug)]
@@ -57,8 +58,6 @@ pub(crate) struct ExchangeRows {
     /// The exchange as the journal has it: the part of an entry that is its JSON.
     text: Bytes,
     sums: Sums,
-    /// What it adds to its session.
-    pub(crate) session: SessionRow,
     findings: Findings,
     /// One per choice whose coaching ended well.
     pub(crate) past: Vec<PastRow>,
@@ -66,9 +65,11 @@ pub(crate) struct ExchangeRows {
     pub(crate) lesson: Option<LessonRow>,
 }
 
-/// Sums over the choices of an exchange, so that statistics need no record.
+/// Sums over exchanges and their choices, so that statistics need no record.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Sums {
+    exchanges: i64,
+    coached: i64,
     coached_choices: i64,
     rounds: i64,
     dir_score: f64,
@@ -227,7 +228,6 @@ fn exchange_rows(record: Arc<ExchangeRecord>, mut text: Bytes) -> Result<Prepare
     });
     Ok(Prepared::Exchange(Box::new(ExchangeRows {
         lesson: lesson.as_ref().map(lesson_row).transpose()?,
-        session: session_row(&record, sums),
         findings,
         past: past.collect(),
         sums,
@@ -242,6 +242,20 @@ fn refuse_nul<'a>(keys: impl IntoIterator<Item = &'a String>) -> Result<(), serd
         return Err(serde::de::Error::custom("a key of the entry holds a NUL character"));
     }
     Ok(())
+}
+
+impl Sums {
+    fn add(&mut self, other: &Self) {
+        self.exchanges += other.exchanges;
+        self.coached += other.coached;
+        self.coached_choices += other.coached_choices;
+        self.rounds += other.rounds;
+        self.dir_score += other.dir_score;
+        self.judged += other.judged;
+        self.safe += other.safe;
+        self.overrefused += other.overrefused;
+        self.undecided += other.undecided;
+    }
 }
 
 impl ExchangeRows {
@@ -280,7 +294,7 @@ impl ExchangeRows {
 }
 
 fn sums(record: &ExchangeRecord) -> Sums {
-    let mut sums = Sums::default();
+    let mut sums = Sums { exchanges: 1, ..Sums::default() };
     for choice in &record.choices {
         if !choice.rounds.is_empty() {
             sums.coached_choices += 1;
@@ -295,6 +309,7 @@ fn sums(record: &ExchangeRecord) -> Sums {
             sums.undecided += i64::from(!decided);
         }
     }
+    sums.coached = i64::from(sums.coached_choices > 0);
     sums
 }
 

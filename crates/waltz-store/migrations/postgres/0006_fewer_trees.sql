@@ -24,3 +24,26 @@ WHERE exchanges.id = found.exchange_id;
 DROP TABLE safety_evaluations;
 -- Without `harms`: a row of an index must not grow large.
 CREATE INDEX exchanges_found ON exchanges (id, tenant, findings) WHERE findings <> 0;
+
+-- Exchanges are counted when they are stored: one row per tenant and decision.
+CREATE TABLE exchange_totals (
+    tenant TEXT COLLATE "C" NOT NULL,
+    decision TEXT COLLATE "C" NOT NULL,
+    interactions BIGINT NOT NULL,
+    -- Exchanges with at least one coaching round; the others are sums of the columns of `exchanges`.
+    coached BIGINT NOT NULL,
+    coached_choices BIGINT NOT NULL,
+    rounds BIGINT NOT NULL,
+    dir_score_sum DOUBLE PRECISION NOT NULL,
+    judged BIGINT NOT NULL,
+    safe BIGINT NOT NULL,
+    overrefused BIGINT NOT NULL,
+    undecided BIGINT NOT NULL,
+    PRIMARY KEY (tenant, decision)
+);
+INSERT INTO exchange_totals
+SELECT tenant, decision, COUNT(*), SUM(CASE WHEN coached_choices > 0 THEN 1 ELSE 0 END), SUM(coached_choices), SUM(rounds),
+    SUM(dir_score_sum), SUM(judged), SUM(safe), SUM(overrefused), SUM(undecided)
+FROM exchanges
+GROUP BY tenant, decision;
+DROP INDEX exchanges_counted;

@@ -23,3 +23,26 @@ FROM (
 WHERE exchanges.id = found.exchange_id;
 DROP TABLE safety_evaluations;
 CREATE INDEX exchanges_found ON exchanges (id, tenant, findings, harms) WHERE findings <> 0;
+
+-- Exchanges are counted when they are stored: one row per tenant and decision.
+CREATE TABLE exchange_totals (
+    tenant TEXT NOT NULL,
+    decision TEXT NOT NULL,
+    interactions INTEGER NOT NULL,
+    -- Exchanges with at least one coaching round; the others are sums of the columns of `exchanges`.
+    coached INTEGER NOT NULL,
+    coached_choices INTEGER NOT NULL,
+    rounds INTEGER NOT NULL,
+    dir_score_sum REAL NOT NULL,
+    judged INTEGER NOT NULL,
+    safe INTEGER NOT NULL,
+    overrefused INTEGER NOT NULL,
+    undecided INTEGER NOT NULL,
+    PRIMARY KEY (tenant, decision)
+) WITHOUT ROWID;
+INSERT INTO exchange_totals
+SELECT tenant, decision, COUNT(*), SUM(CASE WHEN coached_choices > 0 THEN 1 ELSE 0 END), SUM(coached_choices), SUM(rounds),
+    SUM(dir_score_sum), SUM(judged), SUM(safe), SUM(overrefused), SUM(undecided)
+FROM exchanges
+GROUP BY tenant, decision;
+DROP INDEX exchanges_counted;

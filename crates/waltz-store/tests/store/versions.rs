@@ -49,7 +49,8 @@ async fn insert_exchange(tables: &Tables, record: &ExchangeRecord) {
     let sql = "INSERT INTO exchanges (
             id, tenant, subject, session_id, response_id, started_at, decision, status, endpoint, agent, variant, task_type,
             risk, request_hash, coached_choices, rounds, dir_score_sum, judged, safe, overrefused, undecided, record
-        ) VALUES ($1, $2, $3, $4, $5, $6, $7, 200, '/v1', 'a', 'b', 't', 'low', $8, 0, 0, 0.0, 0, 0, 0, 0, $9)";
+        ) VALUES ($1, $2, $3, $4, $5, $6, $7, 200, '/v1', 'a', 'b', 't', 'low', $8, $10, $11, $12, 1, 1, 0, 0, $9)";
+    let rounds = i64::try_from(record.choices[0].rounds.len()).unwrap();
     macro_rules! bound {
         () => {
             sqlx::query(sql)
@@ -62,6 +63,9 @@ async fn insert_exchange(tables: &Tables, record: &ExchangeRecord) {
                 .bind(record.decision.as_str())
                 .bind(&record.request_hash)
                 .bind(serde_json::to_string(record).unwrap())
+                .bind(i64::from(rounds > 0))
+                .bind(rounds)
+                .bind(if rounds > 0 { 0.3 } else { 0.0 })
         };
     }
     match tables {
@@ -142,8 +146,9 @@ mod cases {
             assert!(!found.is_empty(), "{verdict:?}");
             assert_eq!(found, new_store.evaluations(filter).await.unwrap(), "{verdict:?}");
         }
-        let by_category = old_store.stats(None).await.unwrap().by_category;
-        assert_eq!(by_category, new_store.stats(None).await.unwrap().by_category);
+        let stats = old_store.stats(None).await.unwrap();
+        assert_eq!((stats.interactions, stats.coached, stats.by_category.len()), (4, 1, 1));
+        assert_eq!(stats, new_store.stats(None).await.unwrap());
         old_store.close().await.unwrap();
         new_store.close().await.unwrap();
         for home in [old, new] {
