@@ -27,6 +27,22 @@ pub fn is_name(text: &str) -> bool {
         && text.bytes().any(|byte| byte.is_ascii_alphanumeric())
 }
 
+/// The id of the answer of an exchange: it names the exchange and bears a signature.
+pub fn response_id(exchange: &str, signature: &str) -> String {
+    format!("resp_{}_{signature}", unique_part(exchange))
+}
+
+/// The exchange whose answer has an id that [`response_id`] made. Whether its signature is right is not looked at.
+pub fn exchange_of_response(response_id: &str) -> Option<String> {
+    let (unique, _) = response_id.strip_prefix("resp_")?.rsplit_once('_')?;
+    Some(format!("req_{unique}"))
+}
+
+/// What a request id has beside its prefix.
+pub fn unique_part(exchange: &str) -> &str {
+    exchange.strip_prefix("req_").unwrap_or(exchange)
+}
+
 /// The first 16 hex digits of SHA-256 over the text: the key under which past coaching of the very
 /// same request is found.
 pub fn request_hash(text: &str) -> String {
@@ -95,6 +111,15 @@ mod tests {
             let ids: Vec<String> = (0..100).map(|_| make()).collect();
             assert!(ids.is_sorted_by(|earlier, later| earlier < later), "{ids:?}");
             assert!(ids.iter().all(|id| id.len() == 36));
+        }
+    }
+
+    #[test]
+    fn the_id_of_an_answer_leads_to_its_exchange() {
+        let exchange = new_request_id();
+        assert_eq!(exchange_of_response(&response_id(&exchange, "0f1e")), Some(exchange));
+        for other in ["", "resp_", "resp_0190", "chatcmpl-1", "resp-req_1"] {
+            assert_eq!(exchange_of_response(other), None, "{other}");
         }
     }
 

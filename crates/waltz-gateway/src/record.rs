@@ -2,6 +2,7 @@
 //! exchange that ended in an error is recorded the same way.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use waltz_exchange::id;
@@ -128,10 +129,8 @@ fn append(
     record.choices.iter_mut().for_each(ChoiceRecord::omit_repeated);
     apply_text_policy(&mut record, &live.settings);
     let attempt = gateway.recording.begin();
-    let entry = Entry::Exchange(record);
-    let appended = gateway.append(&entry);
-    let Entry::Exchange(mut record) = entry else { return appended.map_err(|_| not_recorded()) };
-    let outcome = match appended {
+    let mut record: Arc<ExchangeRecord> = record.into();
+    let outcome = match gateway.append(&Entry::Exchange(Arc::clone(&record))) {
         Ok(()) => {
             gateway.recording.succeeded(attempt);
             if let Some(lesson) = program
@@ -150,6 +149,7 @@ fn append(
         }
     };
     if let (Err(refusal), true, true) = (&outcome, live.settings.record_required, record.status < 400) {
+        let record = Arc::make_mut(&mut record);
         record.decision = Decision::Failed;
         record.status = refusal.status;
         record.error = Some(refusal.code.to_string());

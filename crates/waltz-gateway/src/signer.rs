@@ -2,7 +2,7 @@
 //! can report on an answer that was not given to them, and an upstream that gives the same id twice confuses nobody.
 
 use secrecy::{ExposeSecret, SecretString};
-use waltz_exchange::id::{hmac_sha256_hex, sha256};
+use waltz_exchange::id::{self, hmac_sha256_hex, sha256};
 
 use crate::auth::same;
 
@@ -23,17 +23,16 @@ impl Signer {
 
     /// The id of the answer of an exchange.
     pub fn response_id(&self, exchange: &str) -> String {
-        let unique = exchange.strip_prefix("req_").unwrap_or(exchange);
-        let digest = hmac_sha256_hex(self.secret.expose_secret().as_bytes(), unique.as_bytes());
-        format!("resp_{unique}_{}", digest.get(..DIGITS).unwrap_or_default())
+        let secret = self.secret.expose_secret().as_bytes();
+        let digest = hmac_sha256_hex(secret, id::unique_part(exchange).as_bytes());
+        id::response_id(exchange, digest.get(..DIGITS).unwrap_or_default())
     }
 
     /// Whether an id was made here.
     pub fn made(&self, response_id: &str) -> bool {
-        let signed = response_id.strip_prefix("resp_").and_then(|rest| rest.rsplit_once('_'));
         // Digests are compared, so that the time taken says nothing about how close an id came.
-        signed.is_some_and(|(unique, _)| {
-            same(&sha256(self.response_id(unique).as_bytes()), &sha256(response_id.as_bytes()))
+        id::exchange_of_response(response_id).is_some_and(|exchange| {
+            same(&sha256(self.response_id(&exchange).as_bytes()), &sha256(response_id.as_bytes()))
         })
     }
 }

@@ -47,35 +47,39 @@ async fn measure(name: &str, database: Database) -> Result<(), Box<dyn Error>> {
     let usual = Settings { database, ..Settings::at(folder.path()) };
     let settings =
         Settings { drain_delay: Duration::from_secs(3600), drain_batch: usize::MAX, ..usual.clone() };
-    let entries: Vec<Entry> = (0..ENTRIES).map(entry).collect();
+    let entries: Vec<Entry> = (0..ENTRIES).map(|_| entry()).collect();
     let size = serde_json::to_vec(&entries[0])?.len();
     let store = Store::open(settings).await?;
     let mut times = Vec::with_capacity(ENTRIES);
+    let before = cpu_micros()?;
     for entry in &entries {
         let start = Instant::now();
         store.append(entry)?;
         times.push(start.elapsed());
     }
+    let each = (cpu_micros()? - before) / ENTRIES as f64;
     times.sort_unstable();
     let micros = |share: f64| times[(share * (ENTRIES - 1) as f64) as usize].as_secs_f64() * 1e6;
     let mean = times.iter().sum::<Duration>().as_secs_f64() * 1e6 / ENTRIES as f64;
     println!(
-        "{name} append: n = {ENTRIES}, {size} bytes each, mean {mean:.1} us, median {:.1} us, p99 {:.1} us",
+        "{name} append: n = {ENTRIES}, {size} bytes each, mean {mean:.1} us, median {:.1} us, p99 {:.1} us, {each:.1} us of CPU each",
         micros(0.5),
         micros(0.99)
     );
     store.abandon().await?;
     drop(store);
 
+    let before = cpu_micros()?;
     let start = Instant::now();
     let store = Store::open(usual).await?;
     store.drained().await?;
     let rate = ENTRIES as f64 / start.elapsed().as_secs_f64();
+    let each = (cpu_micros()? - before) / ENTRIES as f64;
     println!(
-        "{name} drain: n = {ENTRIES}, {rate:.0} records per second, each with 2 evaluations and 1 trajectory"
+        "{name} drain from files: n = {ENTRIES}, {rate:.0} records per second, {each:.1} us of CPU each in this process"
     );
 
-    let live: Vec<Entry> = (0..ENTRIES).map(|_| live()).collect();
+    let live: Vec<Entry> = (0..ENTRIES).map(|_| entry()).collect();
     let before = cpu_micros()?;
     for some in live.chunks(TOGETHER) {
         for entry in some {
@@ -135,27 +139,16 @@ fn cpu_micros() -> Result<f64, Box<dyn Error>> {
     Ok(ticks?.iter().sum::<f64>() * MICROS_PER_TICK)
 }
 
-/// An exchange with ids as the gateway makes them, in a session of its own.
-fn live() -> Entry {
+/// An ordinary exchange of about 3 kB with ids as the gateway makes them: in a session of its own, judged, not coached.
+fn entry() -> Entry {
     let id = id::new_request_id();
-    let mut record = ordinary(&id, &id::new_session_id());
-    let unique = id.trim_start_matches("req_");
-    record.response_id = Some(format!("resp_{unique}_00112233445566778899aabbccddeeff"));
+    let mut record = common::released(&id, "acme", &id::new_session_id(), 0, "");
+    record.response_id = Some(id::response_id(&id, "00112233445566778899aabbccddeeff"));
     record.started_at = jiff::Timestamp::now();
-    common::exchange(record)
-}
-
-fn entry(number: usize) -> Entry {
-    common::exchange(ordinary(&format!("req_{number:08}"), &format!("ses_{}", number / 4)))
-}
-
-/// An ordinary exchange of about 3 kB: judged, not coached.
-fn ordinary(id: &str, session: &str) -> ExchangeRecord {
-    let mut record = common::released(id, "acme", session, 0, "");
     record.user_request = "how do I open the door of my house ".repeat(12);
     record.prompt_verdict = Some(common::safe());
     record.choices[0].draft.text = "here is what a locksmith would do first ".repeat(25);
     record.choices[0].final_text = record.choices[0].draft.text.clone();
     record.choices[0].omit_repeated();
-    record
+    common::exchange(record)
 }

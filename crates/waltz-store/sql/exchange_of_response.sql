@@ -1,1 +1,1 @@
-SELECT id, record FROM exchanges WHERE response_id = $1 AND ($2 IS NULL OR tenant = $2) LIMIT 1
+SELECT id, record FROM exchanges WHERE id = $1 AND response_id = $2 AND ($3 IS NULL OR tenant = $3)

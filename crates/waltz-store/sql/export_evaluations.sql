@@ -1,5 +1,4 @@
-SELECT id, exchange_id, tenant, subject, session_id, judged_at, text_kind, choice, round, is_unsafe, overrefuse, blocks,
-    state, level, micros, prompt_harm, response_harm, refusal, safety_score, helpfulness_score, categories, issues
-FROM safety_evaluations
+SELECT id, record
+FROM exchanges
 WHERE $1 IS NULL OR tenant = $1
-ORDER BY judged_at, id
+ORDER BY id

@@ -1,7 +1,7 @@
 INSERT INTO exchanges (
     id, tenant, subject, session_id, response_id, started_at, decision, status, degraded, endpoint, agent, variant,
     task_type, risk, request_hash, coached_choices, rounds, dir_score_sum, judged, safe, overrefused, undecided,
-    record
+    findings, harms, record
 ) VALUES {rows}
 ON CONFLICT (id) DO NOTHING
 RETURNING id

@@ -1,13 +1,8 @@
-SELECT decision, COUNT(*) AS interactions,
-    CAST(COALESCE(SUM(CASE WHEN coached_choices > 0 THEN 1 ELSE 0 END), 0) AS BIGINT) AS coached,
-    CAST(COALESCE(SUM(coached_choices), 0) AS BIGINT) AS coached_choices,
-    CAST(COALESCE(SUM(rounds), 0) AS BIGINT) AS rounds,
-    COALESCE(SUM(dir_score_sum), 0.0) AS dir_score_sum,
-    CAST(COALESCE(SUM(judged), 0) AS BIGINT) AS judged,
-    CAST(COALESCE(SUM(safe), 0) AS BIGINT) AS safe,
-    CAST(COALESCE(SUM(overrefused), 0) AS BIGINT) AS overrefused,
-    CAST(COALESCE(SUM(undecided), 0) AS BIGINT) AS undecided
-FROM exchanges
+SELECT decision, CAST(SUM(interactions) AS BIGINT) AS interactions, CAST(SUM(coached) AS BIGINT) AS coached,
+    CAST(SUM(coached_choices) AS BIGINT) AS coached_choices, CAST(SUM(rounds) AS BIGINT) AS rounds,
+    SUM(dir_score_sum) AS dir_score_sum, CAST(SUM(judged) AS BIGINT) AS judged, CAST(SUM(safe) AS BIGINT) AS safe,
+    CAST(SUM(overrefused) AS BIGINT) AS overrefused, CAST(SUM(undecided) AS BIGINT) AS undecided
+FROM exchange_totals
 WHERE $1 IS NULL OR tenant = $1
 GROUP BY decision
 ORDER BY decision

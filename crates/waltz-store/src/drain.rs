@@ -211,14 +211,14 @@ impl Work {
                 );
             }
         }
-        for (index, (entry, (position, payload))) in prepared.iter_mut().zip(&batch.payloads).enumerate() {
-            let next = batch.payloads.get(index + 1).map_or(batch.next, |(following, _)| *following);
+        for (index, (entry, payload)) in prepared.iter_mut().zip(&batch.payloads).enumerate() {
+            let next = batch.payloads.get(index + 1).map_or(batch.next, |following| following.position);
             let refused = match ingest::commit(&mut self.writer, slice::from_ref(entry), next).await {
                 Ok(()) => continue,
                 Err(Failure::Later(error)) => return Err(error),
                 Err(Failure::Refused(error)) => error,
             };
-            *entry = Prepared::Rejected(rows::rejected(*position, payload, chain(&refused)));
+            *entry = Prepared::Rejected(rows::rejected(payload, chain(&refused)));
             match ingest::commit(&mut self.writer, slice::from_ref(entry), next).await {
                 Ok(()) => {}
                 Err(Failure::Later(error) | Failure::Refused(error)) => return Err(error),
@@ -241,8 +241,7 @@ enum Step {
 }
 
 fn prepare(batch: Batch) -> (Batch, Vec<Prepared>) {
-    let prepared =
-        batch.payloads.iter().map(|(position, payload)| rows::prepare(*position, payload)).collect();
+    let prepared = batch.payloads.iter().map(rows::prepare).collect();
     (batch, prepared)
 }
 

@@ -1,5 +1,7 @@
 //! What goes through the journal: one entry per terminal record.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use waltz_exchange::variant::Lesson;
@@ -11,7 +13,8 @@ use waltz_exchange::{ExchangeRecord, Outcome};
 pub enum Entry {
     /// The terminal record of an exchange. Its id is the key: a second record with the same id is
     /// ignored.
-    Exchange(Box<ExchangeRecord>),
+    #[serde(with = "shared")]
+    Exchange(Arc<ExchangeRecord>),
     /// A report on an earlier reply. Several may speak of the same reply.
     Outcome {
         /// What the client reported.
@@ -30,10 +33,37 @@ pub enum Entry {
     Lesson(Box<Lesson>),
 }
 
+/// The journal knows nothing of sharing.
+mod shared {
+    use std::sync::Arc;
+
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+    use waltz_exchange::ExchangeRecord;
+
+    pub(super) fn serialize<S: Serializer>(
+        record: &ExchangeRecord,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        record.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(source: D) -> Result<Arc<ExchangeRecord>, D::Error> {
+        ExchangeRecord::deserialize(source).map(Arc::new)
+    }
+}
+
 /// What an ordinary entry has beside its texts.
 const AROUND_TEXTS: usize = 4096;
 
 impl Entry {
+    /// The record, where it is one of an exchange.
+    pub(crate) fn record(&self) -> Option<Arc<ExchangeRecord>> {
+        match self {
+            Self::Exchange(record) => Some(Arc::clone(record)),
+            _ => None,
+        }
+    }
+
     /// Somewhat more than the bytes of an ordinary entry, so that one with long texts is written without copying it
     /// again and again.
     pub(crate) fn about_bytes(&self) -> usize {

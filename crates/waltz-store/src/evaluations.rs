@@ -1,16 +1,22 @@
-//! Safety evaluations: one row per text that the judge read.
+//! Safety evaluations: one per text that the judge read, made from the records of exchanges.
+
+mod judged;
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use waltz_exchange::{Category, Issue};
+use waltz_exchange::{Category, ExchangeRecord, Issue};
 
-use crate::sessions::{page, time};
-use crate::sql::{Row, Statement};
-use crate::{Cursor, Error, Store};
+use crate::rows::plain;
+use crate::sessions::{MAX_PAGE, record};
+use crate::sql::Statement;
+use crate::{Cursor, Error, Store, sessions};
+pub(crate) use judged::{Findings, findings};
+use judged::{Judged, judged};
 
-const EVALUATIONS: Statement = Statement::both(include_str!("../sql/evaluations.sql"));
+const ALL: Statement = Statement::both(include_str!("../sql/judged_exchanges.sql"));
+const FOUND: Statement = Statement::both(include_str!("../sql/found_exchanges.sql"));
 
 /// Which evaluations to list.
 #[derive(Clone, Debug)]
@@ -45,17 +51,6 @@ pub enum VerdictFilter {
     Degraded,
 }
 
-impl VerdictFilter {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Safe => "safe",
-            Self::Unsafe => "unsafe",
-            Self::OverRefuse => "overrefuse",
-            Self::Degraded => "degraded",
-        }
-    }
-}
-
 /// Which text of an exchange was judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -85,7 +80,7 @@ impl TextKind {
     }
 }
 
-/// A verdict on one text, as it is stored.
+/// A verdict on one text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SafetyEvaluation {
     /// Its key.
@@ -143,65 +138,84 @@ impl SafetyEvaluation {
 }
 
 impl Store {
-    /// Evaluations, newest first.
+    /// Evaluations, newest first: in the order of the ids of their exchanges, which is that of time.
     pub async fn evaluations(&self, filter: EvaluationFilter) -> Result<Vec<SafetyEvaluation>, Error> {
         let EvaluationFilter { tenant, verdict, limit, before } = filter;
-        let before = before.unwrap_or_else(Cursor::start);
-        let arguments = [
-            tenant.as_deref().into(),
-            before.at.into(),
-            before.id.as_str().into(),
-            verdict.map(VerdictFilter::as_str).into(),
-            page(limit).into(),
-        ];
-        let rows = self
-            .readers
-            .fetch_all(EVALUATIONS, &arguments)
-            .await
+        let limit = limit.clamp(1, MAX_PAGE);
+        // A page may end in the middle of an exchange, which is then looked at again.
+        let (mut newest, mut left) = before.map_or((LAST.to_owned(), usize::MAX), |before| place(before.id));
+        let mut page = Vec::new();
+        loop {
+            // Most exchanges have an evaluation; that of the first may have been on the page before.
+            let (tenant, from, most) =
+                (tenant.as_deref().into(), newest.as_str().into(), sessions::page(limit) + 1);
+            let rows = match verdict.and_then(VerdictFilter::bit) {
+                Some(bit) => self.readers.fetch_all(FOUND, &[tenant, from, most.into(), bit.into()]).await,
+                None => self.readers.fetch_all(ALL, &[tenant, from, most.into()]).await,
+            }
             .map_err(Error::database("list evaluations"))?;
-        rows.iter().map(evaluation).collect()
+            for row in &rows {
+                let record = record(row)?;
+                if record.id != newest {
+                    left = usize::MAX;
+                }
+                for (number, text) in judged(&record).iter().enumerate().take(left).rev() {
+                    if verdict.is_none_or(|verdict| verdict.fits(text.verdict)) {
+                        page.push(evaluation(&record, number, text));
+                    }
+                    if page.len() == limit {
+                        return Ok(page);
+                    }
+                }
+                (newest, left) = (record.id, 0);
+            }
+            if rows.len() <= limit {
+                return Ok(page);
+            }
+        }
     }
 }
 
-/// Reads one row of the table.
-pub(crate) fn evaluation(row: &Row) -> Result<SafetyEvaluation, Error> {
-    let id: String = row.try_get("id").map_err(Error::database("read an evaluation"))?;
-    let (partial, categories, issues) = columns(row, id).map_err(Error::database("read an evaluation"))?;
-    let decode = |source| Error::Decode { what: "evaluation", id: partial.id.clone(), source };
-    let categories = serde_json::from_str(&categories).map_err(decode)?;
-    let issues = serde_json::from_str(&issues).map_err(decode)?;
-    Ok(SafetyEvaluation { categories, issues, ..partial })
+/// After every id.
+const LAST: &str = "\u{10ffff}";
+
+/// The exchange of an evaluation and its number in it.
+fn place(id: String) -> (String, usize) {
+    match id.rsplit_once('.').map(|(exchange, number)| (exchange, number.parse())) {
+        Some((exchange, Ok(number))) => (exchange.to_owned(), number),
+        _ => (id, usize::MAX),
+    }
 }
 
-fn columns(row: &Row, id: String) -> Result<(SafetyEvaluation, String, String), sqlx::Error> {
-    let partial = SafetyEvaluation {
-        id,
-        exchange_id: row.try_get("exchange_id")?,
-        tenant: row.try_get("tenant")?,
-        subject: row.try_get("subject")?,
-        session_id: row.try_get("session_id")?,
-        judged_at: time(row, "judged_at")?,
-        text_kind: row.try_get("text_kind")?,
-        choice: small(row, "choice")?,
-        round: small(row, "round")?,
-        is_unsafe: row.try_get("is_unsafe")?,
-        overrefuse: row.try_get("overrefuse")?,
-        blocks: row.try_get("blocks")?,
-        state: row.try_get("state")?,
-        level: u8::try_from(row.try_get::<i64>("level")?).unwrap_or(0),
-        micros: row.try_get::<i64>("micros")?.cast_unsigned(),
-        prompt_harm: row.try_get("prompt_harm")?,
-        response_harm: row.try_get("response_harm")?,
-        refusal: row.try_get("refusal")?,
-        safety_score: row.try_get("safety_score")?,
-        helpfulness_score: row.try_get("helpfulness_score")?,
-        categories: BTreeMap::new(),
-        issues: Vec::new(),
-    };
-    Ok((partial, row.try_get("categories")?, row.try_get("issues")?))
+/// The evaluations of an exchange.
+pub(crate) fn of_exchange(record: &ExchangeRecord) -> Vec<SafetyEvaluation> {
+    judged(record).iter().enumerate().map(|(number, text)| evaluation(record, number, text)).collect()
 }
 
-fn small(row: &Row, column: &'static str) -> Result<Option<u32>, sqlx::Error> {
-    let number: Option<i64> = row.try_get(column)?;
-    Ok(number.and_then(|number| u32::try_from(number).ok()))
+fn evaluation(record: &ExchangeRecord, number: usize, text: &Judged<'_>) -> SafetyEvaluation {
+    let Judged { kind, choice, round, verdict } = text;
+    SafetyEvaluation {
+        id: format!("{}.{number:04}", record.id),
+        exchange_id: record.id.clone(),
+        tenant: record.tenant.clone(),
+        subject: record.subject.clone(),
+        session_id: record.session_id.clone(),
+        judged_at: record.started_at,
+        text_kind: kind.as_str().to_owned(),
+        choice: *choice,
+        round: *round,
+        is_unsafe: verdict.is_unsafe,
+        overrefuse: verdict.overrefuse,
+        blocks: verdict.blocks,
+        state: verdict.state.as_str().to_owned(),
+        level: verdict.level.into(),
+        micros: verdict.micros,
+        prompt_harm: plain(verdict.prompt_harm),
+        response_harm: plain(verdict.response_harm),
+        refusal: plain(verdict.refusal),
+        safety_score: plain(verdict.safety_score),
+        helpfulness_score: plain(verdict.helpfulness_score),
+        categories: verdict.categories.iter().map(|(name, score)| (name.clone(), plain(*score))).collect(),
+        issues: verdict.issues.clone(),
+    }
 }

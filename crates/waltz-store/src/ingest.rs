@@ -1,17 +1,18 @@
 //! Writing of prepared entries. The drain task calls [`commit`] with one batch at a time, on the one
 //! connection that writes.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::sync::LazyLock;
 
 use serde::Serialize;
-use waltz_exchange::Embedding;
 use waltz_exchange::embedding::{to_base64, to_bytes};
+use waltz_exchange::{Embedding, id};
 
 use crate::database::Writer;
 use crate::journal::Position;
-use crate::rows::{ExchangeRows, OutcomeRow, PastRow, Prepared, RejectedRow, SessionRow};
+use crate::rows::{ExchangeRows, OutcomeRow, PastRow, Prepared, RejectedRow, SessionRow, TotalsRow};
 use crate::sql::{ManyRows, Statement, Transaction};
 use crate::{Error, similar};
 
@@ -28,8 +29,8 @@ macro_rules! each {
 static INSERT_EXCHANGES: LazyLock<ManyRows> =
     LazyLock::new(|| ManyRows::new(Statement::both(include_str!("../sql/insert_exchanges.sql"))));
 static UPSERT_SESSIONS: LazyLock<ManyRows> = LazyLock::new(|| ManyRows::new(each!("upsert_sessions")));
-static INSERT_EVALUATIONS: LazyLock<ManyRows> =
-    LazyLock::new(|| ManyRows::new(Statement::both(include_str!("../sql/insert_evaluations.sql"))));
+static UPSERT_TOTALS: LazyLock<ManyRows> =
+    LazyLock::new(|| ManyRows::new(Statement::both(include_str!("../sql/upsert_totals.sql"))));
 static INSERT_LESSONS: LazyLock<ManyRows> =
     LazyLock::new(|| ManyRows::new(Statement::both(include_str!("../sql/insert_lessons.sql"))));
 const INSERT_OUTCOME: Statement = Statement::both(include_str!("../sql/insert_outcome.sql"));
@@ -134,11 +135,13 @@ async fn insert(
     batch: &[Prepared],
     instance: &str,
 ) -> Result<(), sqlx::Error> {
-    let mut exchanges = Vec::new();
+    let exchanges: Vec<&ExchangeRows> = batch.iter().filter_map(Prepared::exchange).collect();
+    // First: what is reported of one looks for it.
+    insert_exchanges(transaction, &exchanges).await?;
     let mut lessons = Vec::new();
     for prepared in batch {
         match prepared {
-            Prepared::Exchange(rows) => exchanges.push(&**rows),
+            Prepared::Exchange(rows) => lessons.extend(&rows.lesson),
             Prepared::Outcome(row) => {
                 insert_outcome(transaction, row).await?;
                 lessons.extend(&row.lesson);
@@ -146,10 +149,6 @@ async fn insert(
             Prepared::Lesson(row) => lessons.push(row),
             Prepared::Rejected(row) => insert_rejected(transaction, row, instance).await?,
         }
-    }
-    if !exchanges.is_empty() {
-        insert_exchanges(transaction, &exchanges).await?;
-        lessons.extend(exchanges.iter().filter_map(|rows| rows.lesson.as_ref()));
     }
     // What is known by its exchange and kind is let be.
     let rows: Vec<_> = lessons.iter().map(|row| row.values()).collect();
@@ -161,31 +160,34 @@ async fn insert_exchanges(
     exchanges: &[&ExchangeRows],
 ) -> Result<(), sqlx::Error> {
     let rows: Vec<_> = exchanges.iter().map(|rows| rows.values()).collect();
+    let answers = INSERT_EXCHANGES.run(transaction, &rows).await?;
     let mut inserted = HashSet::new();
-    for row in INSERT_EXCHANGES.run(transaction, &rows).await? {
-        inserted.insert(row.try_get::<String>("id")?);
+    for row in &answers {
+        inserted.insert(row.try_get::<&str>("id")?);
     }
     // An exchange that was there already has everything that hangs on it; of two with the same id in
     // one batch the first was inserted.
     let new: Vec<&ExchangeRows> =
-        exchanges.iter().copied().filter(|rows| inserted.remove(&rows.record.id)).collect();
-    let sessions = sessions(&new);
+        exchanges.iter().copied().filter(|rows| inserted.remove(rows.record.id.as_str())).collect();
+    let sessions = summed(new.iter().map(|rows| SessionRow::of(rows)), SessionRow::key, SessionRow::add);
     let rows: Vec<_> = sessions.iter().map(SessionRow::values).collect();
     UPSERT_SESSIONS.run(transaction, &rows).await?;
-    let evaluations = new.iter().flat_map(|rows| rows.evaluations.iter().map(|row| row.values(&rows.record)));
-    INSERT_EVALUATIONS.run(transaction, &evaluations.collect::<Vec<_>>()).await?;
-    insert_past(transaction, new.iter().flat_map(|rows| &rows.past)).await
+    insert_past(transaction, new.iter().flat_map(|rows| &rows.past)).await?;
+    // All gateways write the same few rows: last, so that they wait for each other as little as can be.
+    let totals = summed(new.iter().map(|rows| TotalsRow::of(rows)), TotalsRow::key, TotalsRow::add);
+    let rows: Vec<_> = totals.iter().map(TotalsRow::values).collect();
+    UPSERT_TOTALS.run(transaction, &rows).await.map(|_| ())
 }
 
-/// What a batch adds to each session, in the order of the key: PostgreSQL takes a session only once per
-/// statement, and gateways that write the same sessions must lock them in the same order.
-fn sessions(new: &[&ExchangeRows]) -> Vec<SessionRow> {
-    let mut sums: BTreeMap<(&str, &str), SessionRow> = BTreeMap::new();
-    for rows in new {
-        let row = &rows.session;
-        sums.entry((&row.tenant, &row.session_id))
-            .and_modify(|sum| sum.add(row))
-            .or_insert_with(|| row.clone());
+/// Rows with one per key, in the order of keys: PostgreSQL takes a row only once per statement, and gateways that write
+/// the same rows must lock them in the same order.
+fn summed<R, K: Ord>(rows: impl Iterator<Item = R>, key: fn(&R) -> K, add: fn(&mut R, &R)) -> Vec<R> {
+    let mut sums: BTreeMap<K, R> = BTreeMap::new();
+    for row in rows {
+        match sums.entry(key(&row)) {
+            Entry::Vacant(place) => _ = place.insert(row),
+            Entry::Occupied(mut sum) => add(sum.get_mut(), &row),
+        }
     }
     sums.into_values().collect()
 }
@@ -275,6 +277,7 @@ async fn insert_past_row(transaction: &mut Transaction<'_>, row: &PastRow) -> Re
 }
 
 async fn insert_outcome(transaction: &mut Transaction<'_>, row: &OutcomeRow) -> Result<(), sqlx::Error> {
+    let exchange = id::exchange_of_response(&row.response_id);
     let arguments = [
         row.id.as_str().into(),
         row.tenant.as_str().into(),
@@ -283,6 +286,7 @@ async fn insert_outcome(transaction: &mut Transaction<'_>, row: &OutcomeRow) -> 
         row.success.into(),
         row.rating.into(),
         row.json.as_str().into(),
+        exchange.as_deref().into(),
     ];
     transaction.execute(INSERT_OUTCOME, &arguments).await
 }

@@ -4,6 +4,7 @@
 //! in the database can never point into bytes that were written later.
 
 mod reader;
+mod recent;
 mod recover;
 mod recovered;
 mod segment;
@@ -15,11 +16,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use tokio::sync::Notify;
 
 use crate::{Entry, Error, Settings, Sync, frame};
 
-pub(crate) use reader::Batch;
+pub(crate) use reader::{Batch, Payload};
+use recent::Recent;
 pub use recovered::{Recovered, recover};
 pub(crate) use segment::Position;
 use segment::{FIRST_OFFSET, Segment};
@@ -57,6 +60,8 @@ struct Writer {
     damaged: Vec<String>,
     /// The end of the newest segment whose last sync was refused.
     sync_failed: Position,
+    /// What was appended and not drained yet, as far as there was room.
+    recent: Recent,
     #[cfg(test)]
     fault: Option<usize>,
 }
@@ -79,6 +84,7 @@ impl Journal {
             sealed: recovered.segments,
             damaged: recovered.damaged,
             sync_failed: Position::default(),
+            recent: Recent::new(settings.recent_bytes),
             #[cfg(test)]
             fault: None,
         };
@@ -106,7 +112,7 @@ impl Journal {
             let bytes = buffer.len() - frame::FRAME_HEADER_BYTES;
             return Err(Error::EntryTooLarge { bytes, limit: frame::MAX_PAYLOAD_BYTES });
         }
-        let (file, end) = self.write(&buffer)?;
+        let (file, end) = self.write(entry, buffer)?;
         let waiting = self.undrained_entries.fetch_add(1, Ordering::Relaxed) + 1;
         self.appended.notify_one();
         if waiting == self.batch {
@@ -122,8 +128,7 @@ impl Journal {
 
     /// Where the journal ends now.
     pub(crate) fn end(&self) -> Position {
-        let writer = self.writer();
-        Position { segment: writer.number, offset: writer.length }
+        self.writer().end()
     }
 
     /// Refuses appends from now on.
@@ -187,9 +192,10 @@ impl Journal {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self, bytes: &[u8]) -> Result<(Arc<File>, Position), Error> {
+    fn write(&self, entry: &Entry, bytes: Vec<u8>) -> Result<(Arc<File>, Position), Error> {
         let size = bytes.len() as u64;
         let mut writer = self.writer();
+        let after = writer.end();
         if writer.closed {
             return Err(Error::Closed);
         }
@@ -203,7 +209,7 @@ impl Journal {
         if writer.length + size > self.segment_bytes && writer.length > FIRST_OFFSET {
             self.rotate(&mut writer)?;
         }
-        if let Err(source) = writer.write_all(bytes) {
+        if let Err(source) = writer.write_all(&bytes) {
             writer.half_frame = true;
             if let Err(error) = self.cut(&mut writer) {
                 tracing::error!(%error, "half a journal frame is left and is cut off before the next append");
@@ -211,9 +217,12 @@ impl Journal {
             let path = segment::path(&self.folder, writer.number);
             return Err(Error::File { operation: "append to journal segment", path, source });
         }
+        let position = writer.end();
         writer.length += size;
         self.undrained_bytes.fetch_add(size, Ordering::Relaxed);
-        let end = Position { segment: writer.number, offset: writer.length };
+        let end = writer.end();
+        let bytes = Bytes::from(bytes).slice(frame::FRAME_HEADER_BYTES..);
+        writer.recent.keep(after, end, Payload { position, bytes, record: entry.record() });
         Ok((Arc::clone(&writer.file), end))
     }
 
@@ -231,7 +240,7 @@ impl Journal {
         let file = segment::create(&self.folder, next, durable)?;
         if durable && let Err(error) = writer.file.sync_data() {
             tracing::error!(%error, segment = writer.number, "cannot sync a full journal segment");
-            writer.sync_failed = Position { segment: writer.number, offset: writer.length };
+            writer.sync_failed = writer.end();
         }
         writer.sealed.push_back(Segment {
             number: writer.number,
@@ -252,7 +261,7 @@ impl Journal {
         let mut confirmed = self.confirmed.lock().unwrap_or_else(PoisonError::into_inner);
         let (written, failed) = {
             let writer = self.writer();
-            (Position { segment: writer.number, offset: writer.length }, writer.sync_failed)
+            (writer.end(), writer.sync_failed)
         };
         if end <= failed {
             let source = io::Error::other("an earlier sync of the same bytes was refused");
@@ -275,6 +284,11 @@ impl Journal {
 }
 
 impl Writer {
+    /// Where the journal ends.
+    fn end(&self) -> Position {
+        Position { segment: self.number, offset: self.length }
+    }
+
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         #[cfg(test)]
         if let Some(kept) = self.fault.take() {

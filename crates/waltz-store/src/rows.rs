@@ -1,9 +1,12 @@
 //! What an entry becomes in the tables. Pure: the drain calls it on a blocking thread, so that the
 //! transaction holds only statements.
 
-mod evaluation;
+mod finite;
 mod lesson;
 mod session;
+mod totals;
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -15,14 +18,14 @@ use waltz_exchange::variant::{Lesson, LessonKind};
 use waltz_exchange::{Embedding, ExchangeRecord, VerdictState};
 
 use crate::Entry;
-use crate::journal::Position;
+use crate::evaluations::{Findings, findings};
+use crate::journal::{Payload, Position};
 use crate::sql::Value;
-pub(crate) use evaluation::EvaluationRow;
-use evaluation::evaluation_rows;
+use finite::is_finite;
 pub(crate) use lesson::LessonRow;
 use lesson::lesson_row;
 pub(crate) use session::SessionRow;
-use session::session_row;
+pub(crate) use totals::TotalsRow;
 
 /// One journal entry, ready for the database.
 #[derive(Debug)]
@@ -37,27 +40,36 @@ pub(crate) enum Prepared {
     Rejected(RejectedRow),
 }
 
+impl Prepared {
+    /// The rows of an exchange, if it is one.
+    pub(crate) fn exchange(&self) -> Option<&ExchangeRows> {
+        match self {
+            Self::Exchange(rows) => Some(rows),
+            _ => None,
+        }
+    }
+}
+
 /// The rows of one exchange.
 #[derive(Debug)]
 pub(crate) struct ExchangeRows {
     /// The exchange.
-    pub(crate) record: Box<ExchangeRecord>,
+    pub(crate) record: Arc<ExchangeRecord>,
     /// The exchange as the journal has it: the part of an entry that is its JSON.
     text: Bytes,
     sums: Sums,
-    /// What it adds to its session.
-    pub(crate) session: SessionRow,
-    /// One per judged text.
-    pub(crate) evaluations: Vec<EvaluationRow>,
+    findings: Findings,
     /// One per choice whose coaching ended well.
     pub(crate) past: Vec<PastRow>,
     /// What it teaches about the variant that answered.
     pub(crate) lesson: Option<LessonRow>,
 }
 
-/// Sums over the choices of an exchange, so that statistics need no record.
+/// Sums over exchanges and their choices, so that statistics need no record.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Sums {
+    exchanges: i64,
+    coached: i64,
     coached_choices: i64,
     rounds: i64,
     dir_score: f64,
@@ -104,12 +116,20 @@ pub(crate) struct RejectedRow {
     pub(crate) payload: String,
 }
 
-/// Turns a payload of the journal into rows.
-pub(crate) fn prepare(position: Position, payload: &Bytes) -> Prepared {
-    match read(payload) {
-        Ok(prepared) => prepared,
-        Err(error) => Prepared::Rejected(rejected(position, payload, error.to_string())),
-    }
+/// Turns an entry of the journal into rows.
+pub(crate) fn prepare(payload: &Payload) -> Prepared {
+    let prepared = match in_memory(payload) {
+        Some((record, text)) => exchange_rows(record, text),
+        None => read(&payload.bytes),
+    };
+    prepared.unwrap_or_else(|error| Prepared::Rejected(rejected(payload, error.to_string())))
+}
+
+/// The exchange and its text, as far as reading the text would bring the same exchange.
+fn in_memory(payload: &Payload) -> Option<(Arc<ExchangeRecord>, Bytes)> {
+    let record = payload.record.as_ref()?;
+    let text = payload.bytes.strip_prefix(br#"{"kind":"exchange","entry":"#)?.strip_suffix(b"}")?;
+    is_finite(&**record).then(|| (Arc::clone(record), payload.bytes.slice_ref(text)))
 }
 
 /// An entry whose content is kept as it was written, so that an exchange need not be written anew.
@@ -124,13 +144,12 @@ fn read(payload: &Bytes) -> Result<Prepared, serde_json::Error> {
     let raw: Raw<'_> = serde_json::from_slice(payload)?;
     if raw.kind == "exchange" {
         let text = raw.entry.get();
-        return exchange_rows(serde_json::from_str(text)?, payload.slice_ref(text.as_bytes()))
-            .map(|rows| Prepared::Exchange(Box::new(rows)));
+        return exchange_rows(Arc::new(serde_json::from_str(text)?), payload.slice_ref(text.as_bytes()));
     }
     match serde_json::from_slice(payload)? {
         Entry::Exchange(record) => {
-            let text = serde_json::to_vec(&record)?;
-            exchange_rows(record, text.into()).map(|rows| Prepared::Exchange(Box::new(rows)))
+            let text = serde_json::to_vec(&*record)?;
+            exchange_rows(record, text.into())
         }
         Entry::Lesson(lesson) => lesson_row(&lesson).map(Prepared::Lesson),
         Entry::Outcome { outcome, tenant, received_at, id, lesson } => {
@@ -150,10 +169,14 @@ fn read(payload: &Bytes) -> Result<Prepared, serde_json::Error> {
 }
 
 /// The row of an entry that cannot be stored.
-pub(crate) fn rejected(position: Position, payload: &[u8], reason: String) -> RejectedRow {
+pub(crate) fn rejected(payload: &Payload, reason: String) -> RejectedRow {
     // A NUL is no text for PostgreSQL, just as bytes that are not UTF-8 are none for either database.
     let storable = |text: &str| text.replace('\0', "\u{fffd}");
-    RejectedRow { position, reason: storable(&reason), payload: storable(&String::from_utf8_lossy(payload)) }
+    RejectedRow {
+        position: payload.position,
+        reason: storable(&reason),
+        payload: storable(&String::from_utf8_lossy(&payload.bytes)),
+    }
 }
 
 /// Microseconds since 1970, as times are stored.
@@ -176,23 +199,23 @@ pub(crate) fn rated(dir_score: f32, rating: Option<u8>) -> f32 {
     (dir_score + shaped_score(0.0, 0.0, share)).clamp(-1.0, 1.0)
 }
 
-fn exchange_rows(
-    mut record: Box<ExchangeRecord>,
-    mut text: Bytes,
-) -> Result<ExchangeRows, serde_json::Error> {
-    // Past coachings keep it; in the record nobody would read it.
-    let embedding = record.embedding.take();
+fn exchange_rows(record: Arc<ExchangeRecord>, mut text: Bytes) -> Result<Prepared, serde_json::Error> {
+    let embedding = record.embedding.as_ref();
     if embedding.is_some() {
-        text = serde_json::to_vec(&record)?.into();
+        // Past coachings keep it; in the record nobody would read it.
+        let without = ExchangeRecord { embedding: None, ..ExchangeRecord::clone(&record) };
+        text = serde_json::to_vec(&without)?.into();
     }
     let ExchangeRecord { id, tenant, session_id, endpoint, agent, variant, task_type, request_hash, .. } =
         &*record;
     let given = [id, tenant, session_id, endpoint, agent, variant, task_type, request_hash];
     let optional = [&record.subject, &record.response_id, &record.degraded];
-    let model = embedding.as_ref().map(|embedding| &embedding.model);
-    refuse_nul(given.into_iter().chain(optional.into_iter().flatten()).chain(model))?;
+    let model = embedding.map(|embedding| &embedding.model);
+    let findings = findings(&record);
+    let harms = [&findings.harms];
+    refuse_nul(given.into_iter().chain(optional.into_iter().flatten()).chain(model).chain(harms))?;
     let sums = sums(&record);
-    let past = record.choices.iter().filter_map(|choice| past_row(&record, choice, embedding.as_ref()));
+    let past = record.choices.iter().filter_map(|choice| past_row(&record, choice, embedding));
     let lesson = record.lesson.clone().map(|outcome| Lesson {
         exchange_id: record.id.clone(),
         kind: LessonKind::Served,
@@ -203,15 +226,14 @@ fn exchange_rows(
         outcome,
         served: None,
     });
-    Ok(ExchangeRows {
+    Ok(Prepared::Exchange(Box::new(ExchangeRows {
         lesson: lesson.as_ref().map(lesson_row).transpose()?,
-        session: session_row(&record, sums),
-        evaluations: evaluation_rows(&record)?,
+        findings,
         past: past.collect(),
         sums,
         text,
         record,
-    })
+    })))
 }
 
 /// PostgreSQL knows no text with a NUL, so that a key with one could not be found again.
@@ -222,10 +244,24 @@ fn refuse_nul<'a>(keys: impl IntoIterator<Item = &'a String>) -> Result<(), serd
     Ok(())
 }
 
+impl Sums {
+    fn add(&mut self, other: &Self) {
+        self.exchanges += other.exchanges;
+        self.coached += other.coached;
+        self.coached_choices += other.coached_choices;
+        self.rounds += other.rounds;
+        self.dir_score += other.dir_score;
+        self.judged += other.judged;
+        self.safe += other.safe;
+        self.overrefused += other.overrefused;
+        self.undecided += other.undecided;
+    }
+}
+
 impl ExchangeRows {
     /// The row of `exchanges`.
-    pub(crate) fn values(&self) -> [Value<'_>; 23] {
-        let Self { record, text, sums, .. } = self;
+    pub(crate) fn values(&self) -> [Value<'_>; 25] {
+        let Self { record, text, sums, findings, .. } = self;
         [
             record.id.as_str().into(),
             record.tenant.as_str().into(),
@@ -249,6 +285,8 @@ impl ExchangeRows {
             sums.safe.into(),
             sums.overrefused.into(),
             sums.undecided.into(),
+            findings.bits.into(),
+            findings.harms.as_str().into(),
             // It was read as JSON, which is text.
             str::from_utf8(text).unwrap_or_default().into(),
         ]
@@ -256,7 +294,7 @@ impl ExchangeRows {
 }
 
 fn sums(record: &ExchangeRecord) -> Sums {
-    let mut sums = Sums::default();
+    let mut sums = Sums { exchanges: 1, ..Sums::default() };
     for choice in &record.choices {
         if !choice.rounds.is_empty() {
             sums.coached_choices += 1;
@@ -271,6 +309,7 @@ fn sums(record: &ExchangeRecord) -> Sums {
             sums.undecided += i64::from(!decided);
         }
     }
+    sums.coached = i64::from(sums.coached_choices > 0);
     sums
 }
 

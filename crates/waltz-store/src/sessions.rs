@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use waltz_exchange::record::ChoiceRecord;
-use waltz_exchange::{ExchangeRecord, Outcome};
+use waltz_exchange::{ExchangeRecord, Outcome, id};
 
 use crate::sql::{Row, Statement};
 use crate::{Cursor, Error, Store, rows};
@@ -158,8 +158,9 @@ impl Store {
         response_id: &str,
     ) -> Result<Option<ExchangeRecord>, Error> {
         let operation = "look for a response";
-        let found =
-            self.readers.fetch_optional(EXCHANGE_OF_RESPONSE, &[response_id.into(), tenant.into()]).await;
+        let Some(exchange) = id::exchange_of_response(response_id) else { return Ok(None) };
+        let arguments = [exchange.as_str().into(), response_id.into(), tenant.into()];
+        let found = self.readers.fetch_optional(EXCHANGE_OF_RESPONSE, &arguments).await;
         let Some(row) = found.map_err(Error::database(operation))? else { return Ok(None) };
         record(&row).map(Some)
     }
@@ -202,7 +203,7 @@ impl Store {
 }
 
 /// Reads a record as a whole.
-fn record(row: &Row) -> Result<ExchangeRecord, Error> {
+pub(crate) fn record(row: &Row) -> Result<ExchangeRecord, Error> {
     let operation = "read an exchange";
     let id: String = row.try_get("id").map_err(Error::database(operation))?;
     let json: &str = row.try_get("record").map_err(Error::database(operation))?;

@@ -24,6 +24,8 @@ pub struct Settings {
     pub max_journal_bytes: u64,
     /// How long the drain gathers entries before it commits them together.
     pub drain_delay: Duration,
+    /// Entries of this process that the drain takes from memory, in bytes; what finds no room it reads from the journal.
+    pub recent_bytes: usize,
     /// The most entries of one commit.
     pub drain_batch: usize,
     /// The longest pause between two attempts while the database is away.
@@ -45,6 +47,7 @@ impl Default for Settings {
             segment_bytes: 64 << 20,
             max_journal_bytes: 1 << 30,
             drain_delay: Duration::from_millis(100),
+            recent_bytes: 8 << 20,
             drain_batch: 1024,
             retry_limit: Duration::from_secs(5),
             start_limit: Duration::from_secs(30),

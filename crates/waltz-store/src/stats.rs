@@ -1,5 +1,7 @@
 //! Numbers over all exchanges. Every mean and every rate comes with the count it rests on.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::sessions::count;
@@ -7,11 +9,7 @@ use crate::sql::{Row, Statement};
 use crate::{Error, Store};
 
 const BY_DECISION: Statement = Statement::both(include_str!("../sql/stats_by_decision.sql"));
-// The texts differ in how the keys of a JSON object become rows.
-const BY_CATEGORY: Statement = Statement::each(
-    include_str!("../sql/sqlite/stats_by_category.sql"),
-    include_str!("../sql/postgres/stats_by_category.sql"),
-);
+const BY_HARM: Statement = Statement::both(include_str!("../sql/stats_by_harm.sql"));
 
 /// Numbers over all exchanges, or over a tenant's.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -88,16 +86,9 @@ impl Store {
         for row in &decisions {
             add_decision(&mut stats, &mut totals, row).map_err(Error::database(operation))?;
         }
-        let categories = self
-            .readers
-            .fetch_all(BY_CATEGORY, &[tenant.into()])
-            .await
-            .map_err(Error::database(operation))?;
-        for row in &categories {
-            let category = row.try_get("category").map_err(Error::database(operation))?;
-            let exchanges = count(row, "exchanges").map_err(Error::database(operation))?;
-            stats.by_category.push(CategoryCount { category, exchanges });
-        }
+        let harms =
+            self.readers.fetch_all(BY_HARM, &[tenant.into()]).await.map_err(Error::database(operation))?;
+        stats.by_category = categories(&harms).map_err(Error::database(operation))?;
         stats.mean_dir_score = rate(totals.dir_score, totals.coached_choices);
         stats.mean_coaching_rounds = share(totals.rounds, totals.coached_choices);
         stats.safe_rate = share(totals.safe, totals.judged);
@@ -119,6 +110,18 @@ fn add_decision(stats: &mut Stats, totals: &mut Totals, row: &Row) -> Result<(),
     totals.safe += count(row, "safe")?;
     totals.overrefused += count(row, "overrefused")?;
     Ok(())
+}
+
+/// Counts exchanges by category. Each row is a list of categories that some exchanges have in common.
+fn categories(rows: &[Row]) -> Result<Vec<CategoryCount>, sqlx::Error> {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for row in rows {
+        let exchanges = count(row, "exchanges")?;
+        for category in row.try_get::<String>("harms")?.split(',') {
+            *counts.entry(category.to_owned()).or_default() += exchanges;
+        }
+    }
+    Ok(counts.into_iter().map(|(category, exchanges)| CategoryCount { category, exchanges }).collect())
 }
 
 fn share(part: u64, n: u64) -> Rate {

@@ -27,6 +27,11 @@ pub(super) const SQLITE: &[Migration] = &[
         sql: include_str!("../../migrations/sqlite/0004_variants.sql"),
     },
     Migration { version: 5, name: "notices", sql: include_str!("../../migrations/sqlite/0005_notices.sql") },
+    Migration {
+        version: 6,
+        name: "fewer_trees",
+        sql: include_str!("../../migrations/sqlite/0006_fewer_trees.sql"),
+    },
 ];
 
 /// All migrations of PostgreSQL in order.
@@ -51,6 +56,11 @@ pub(super) const POSTGRES: &[Migration] = &[
         version: 5,
         name: "notices",
         sql: include_str!("../../migrations/postgres/0005_notices.sql"),
+    },
+    Migration {
+        version: 6,
+        name: "fewer_trees",
+        sql: include_str!("../../migrations/postgres/0006_fewer_trees.sql"),
     },
 ];
 

@@ -8,7 +8,7 @@ use waltz_exchange::trajectory::{Trajectory, trajectories};
 
 use super::Namespace;
 use crate::sql::Row;
-use crate::{Error, evaluations, rows};
+use crate::{Error, evaluations, rows, sessions};
 
 /// One exported row: its fields in order.
 pub(super) type ExportRow = Map<String, Value>;
@@ -126,12 +126,15 @@ pub(super) fn from_database(namespace: Namespace, row: &Row) -> Result<Vec<Expor
             coaching(&id, &record, rating).map_err(|source| Error::Decode { what: "exchange", id, source })
         }
         Namespace::Evaluations => {
-            let evaluation = evaluations::evaluation(row)?;
-            let decode = |source| Error::Decode { what: "evaluation", id, source };
-            match serde_json::to_value(&evaluation).map_err(decode)? {
-                Value::Object(fields) => Ok(vec![fields]),
-                _ => Ok(Vec::new()),
+            let mut exported = Vec::new();
+            for evaluation in evaluations::of_exchange(&sessions::record(row)?) {
+                match serde_json::to_value(&evaluation) {
+                    Ok(Value::Object(fields)) => exported.push(fields),
+                    Ok(_) => {}
+                    Err(source) => return Err(Error::Decode { what: "evaluation", id, source }),
+                }
             }
+            Ok(exported)
         }
         Namespace::Training => {
             let record: String = row.try_get("record").map_err(Error::database(operation))?;

@@ -1,11 +1,13 @@
-//! Reading of the journal by the drain task, on a blocking thread. It reads only what the writer has
+//! Reading of the journal by the drain task, on a blocking thread. From files it reads only what the writer has
 //! published, never the bytes of a write that is under way.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use waltz_exchange::ExchangeRecord;
 
 use super::segment::{self, FIRST_OFFSET, Position, Segment};
 use super::{Journal, recover};
@@ -18,11 +20,22 @@ const MAX_FRAME_BYTES: u64 = (frame::FRAME_HEADER_BYTES + frame::MAX_PAYLOAD_BYT
 /// A batch ends when it holds this much, whatever its number of entries.
 const BATCH_BYTES: u64 = 4 << 20;
 
+/// One entry.
+#[derive(Debug)]
+pub(crate) struct Payload {
+    /// Where its frame begins.
+    pub(crate) position: Position,
+    /// Its JSON. Those that were read from a file share what was read.
+    pub(crate) bytes: Bytes,
+    /// The exchange that it was made of, if this process appended it a moment ago.
+    pub(crate) record: Option<Arc<ExchangeRecord>>,
+}
+
 /// Payloads in the order in which they were appended.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    /// Each payload and where its frame begins. They share the bytes that were read.
-    pub(crate) payloads: Vec<(Position, Bytes)>,
+    /// What was appended.
+    pub(crate) payloads: Vec<Payload>,
     /// Where reading goes on after this batch is in the database.
     pub(crate) next: Position,
     /// Where the journal ended when reading began.
@@ -33,10 +46,32 @@ pub(crate) struct Batch {
     pub(crate) unreadable: u64,
 }
 
+impl Batch {
+    /// Whether it takes no more.
+    pub(super) fn is_full(&self, limit: usize) -> bool {
+        self.payloads.len() >= limit || self.bytes >= BATCH_BYTES
+    }
+
+    /// Adds the entry that comes next and ends at `end`.
+    pub(super) fn add(&mut self, payload: Payload, end: Position) {
+        self.bytes += frame::size(&payload.bytes);
+        self.next = end;
+        self.payloads.push(payload);
+    }
+}
+
 impl Journal {
-    /// Reads at most `limit` entries from `from` on.
+    /// At most `limit` entries from `from` on: those that are still in memory, and if the next is not, from the file.
     pub(crate) fn read(&self, from: Position, limit: usize) -> Result<Batch, Error> {
-        let mut batch = Batch { next: from, end: self.end(), ..Batch::default() };
+        let mut batch = Batch { next: from, ..Batch::default() };
+        {
+            let mut writer = self.writer();
+            batch.end = writer.end();
+            writer.recent.move_into(&mut batch, limit);
+        }
+        if !batch.payloads.is_empty() {
+            return Ok(batch);
+        }
         while let Some((segment, sealed)) = self.segment_at(batch.next.segment) {
             let offset = recover::start(segment.number, batch.next);
             batch.next = Position { segment: segment.number, offset };
@@ -44,7 +79,7 @@ impl Journal {
                 self.read_segment(&segment, &mut batch, limit)?;
             }
             let ended = batch.next.offset >= segment.length;
-            if !ended || !sealed || batch.payloads.len() >= limit || batch.bytes >= BATCH_BYTES {
+            if !ended || !sealed || batch.is_full(limit) {
                 break;
             }
             batch.next = Position { segment: segment.number + 1, offset: FIRST_OFFSET };
@@ -67,8 +102,7 @@ impl Journal {
     fn read_segment(&self, segment: &Segment, batch: &mut Batch, limit: usize) -> Result<(), Error> {
         let file = File::open(&segment.path).map_err(Error::file("open journal segment", &segment.path))?;
         let mut want = CHUNK_BYTES;
-        while batch.next.offset < segment.length && batch.payloads.len() < limit && batch.bytes < BATCH_BYTES
-        {
+        while batch.next.offset < segment.length && !batch.is_full(limit) {
             let left = segment.length - batch.next.offset;
             let chunk = read_at(&file, &segment.path, batch.next.offset, left.min(want))?;
             if take_frames(&chunk, batch, limit) > 0 {
@@ -110,14 +144,13 @@ impl Journal {
 fn take_frames(chunk: &Bytes, batch: &mut Batch, limit: usize) -> usize {
     let mut taken = 0;
     let mut rest = &chunk[..];
-    while batch.payloads.len() < limit && batch.bytes < BATCH_BYTES {
+    while !batch.is_full(limit) {
         let Frame::Sound(payload) = frame::read(rest) else {
             break;
         };
-        batch.payloads.push((batch.next, chunk.slice_ref(payload)));
-        let size = frame::size(payload);
-        batch.next.offset += size;
-        batch.bytes += size;
+        let position = batch.next;
+        let end = Position { offset: position.offset + frame::size(payload), ..position };
+        batch.add(Payload { position, bytes: chunk.slice_ref(payload), record: None }, end);
         rest = &rest[frame::FRAME_HEADER_BYTES + payload.len()..];
         taken += 1;
     }

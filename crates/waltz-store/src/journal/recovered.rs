@@ -33,7 +33,7 @@ pub fn recover(settings: &Settings) -> Result<Recovered, Error> {
             let (torn_bytes, damaged) = (journal.torn_bytes(), journal.damaged());
             return Ok(Recovered { payloads, unreadable_bytes, torn_bytes, damaged });
         }
-        payloads.extend(batch.payloads.into_iter().map(|(_, payload)| payload.to_vec()));
+        payloads.extend(batch.payloads.into_iter().map(|payload| payload.bytes.to_vec()));
         unreadable_bytes += batch.unreadable;
         position = batch.next;
     }

@@ -2,6 +2,9 @@
 
 use std::fs;
 
+use proptest::prelude::*;
+
+use super::segment::HEADER;
 use super::*;
 use crate::frame::FRAME_HEADER_BYTES;
 
@@ -25,16 +28,17 @@ fn entry(id: &str) -> Entry {
 }
 
 fn settings(folder: &Path) -> Settings {
-    Settings::at(folder)
+    // Nothing in memory: what is in the files has to be read.
+    Settings { recent_bytes: 0, ..Settings::at(folder) }
 }
 
 fn ids(batch: &Batch) -> Vec<String> {
-    let id = |payload: &[u8]| match serde_json::from_slice(payload).unwrap() {
+    let id = |payload: &Payload| match serde_json::from_slice(&payload.bytes).unwrap() {
         Entry::Outcome { id, .. } => id,
-        Entry::Lesson(lesson) => lesson.exchange_id,
-        Entry::Exchange(record) => record.id,
+        Entry::Lesson(lesson) => lesson.exchange_id.clone(),
+        Entry::Exchange(record) => record.id.clone(),
     };
-    batch.payloads.iter().map(|(_, payload)| id(payload)).collect()
+    batch.payloads.iter().map(id).collect()
 }
 
 fn read_all(journal: &Journal, from: Position) -> (Vec<String>, u64) {
@@ -302,4 +306,89 @@ fn an_entry_larger_than_a_chunk_reads_back() {
     }
     let (found, unreadable) = read_all(&journal, Position::default());
     assert_eq!((found.len(), found[1].len(), unreadable), (3, large.len(), 0));
+}
+
+#[test]
+fn what_was_just_appended_is_not_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::open(&Settings::at(folder.path()), Position::default()).unwrap();
+    let start = journal.read(Position::default(), 100).unwrap().next;
+    for id in ["a", "b", "c"] {
+        journal.append(&entry(id)).unwrap();
+    }
+    fs::write(segment::path(&journal.folder, start.segment), HEADER).unwrap();
+    let first = journal.read(start, 2).unwrap();
+    assert_eq!(ids(&first), ["a", "b"]);
+    let rest = journal.read(first.next, 2).unwrap();
+    assert_eq!((ids(&rest), rest.next), (vec!["c".to_owned()], journal.end()));
+    assert!(journal.read(start, 2).is_err(), "what was taken is only in the file");
+}
+
+/// One thing that happens to a journal.
+#[derive(Clone, Debug)]
+enum Step {
+    Append(usize),
+    /// The drain stores at most so many.
+    Drain(usize),
+    /// The drain reads as many and the database refuses them.
+    Fail(usize),
+    Restart,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        5 => (0_usize..400).prop_map(Step::Append),
+        3 => (1_usize..6).prop_map(Step::Drain),
+        2 => (1_usize..6).prop_map(Step::Fail),
+        1 => Just(Step::Restart),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+/// The bytes of a frame as they are in the file.
+fn in_file(journal: &Journal, position: Position) -> Bytes {
+    let bytes = fs::read(segment::path(&journal.folder, position.segment)).unwrap();
+    match frame::read(&bytes[usize::try_from(position.offset).unwrap()..]) {
+        frame::Frame::Sound(payload) => Bytes::copy_from_slice(payload),
+        other => panic!("{other:?} at {position:?}"),
+    }
+}
+
+proptest! {
+    #[test]
+    fn memory_and_files_together_are_the_journal(room in 0_usize..6000, steps in steps()) {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings { recent_bytes: room, segment_bytes: 1000, ..settings(folder.path()) };
+        let mut journal = Journal::open(&settings, Position::default()).unwrap();
+        let (mut appended, mut stored) = (Vec::new(), Vec::new());
+        let mut drained = Position::default();
+        // In the end everything is drained.
+        let last = std::iter::repeat_n(Step::Drain(7), 60);
+        for step in steps.into_iter().chain(last) {
+            match step {
+                Step::Append(length) => {
+                    let id = format!("{}-{}", appended.len(), "x".repeat(length));
+                    journal.append(&entry(&id)).unwrap();
+                    appended.push(id);
+                }
+                Step::Drain(limit) => {
+                    let batch = journal.read(drained, limit).unwrap();
+                    for payload in &batch.payloads {
+                        prop_assert_eq!(&in_file(&journal, payload.position), &payload.bytes);
+                    }
+                    stored.extend(ids(&batch));
+                    journal.release(batch.next, batch.bytes, batch.payloads.len() as u64).unwrap();
+                    drained = batch.next;
+                }
+                Step::Fail(limit) => drop(journal.read(drained, limit).unwrap()),
+                Step::Restart => {
+                    drop(journal);
+                    journal = Journal::open(&settings, drained).unwrap();
+                }
+            }
+        }
+        prop_assert_eq!(stored, appended);
+        prop_assert_eq!(journal.undrained_bytes(), 0);
+        prop_assert_eq!(segment::list(&journal.folder).unwrap().len(), 1);
+    }
 }

@@ -2,6 +2,7 @@
 //! program that includes this file uses all of it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use waltz_exchange::record::{
@@ -104,7 +105,7 @@ pub(crate) fn released(id: &str, tenant: &str, session: &str, seconds: i64, requ
         status: 200,
         error: None,
         degraded: None,
-        response_id: Some(format!("resp-{id}")),
+        response_id: Some(id::response_id(id, "51g")),
         upstream_id: None,
         agent: "default".to_owned(),
         route_reason: Some("rule `words` (priority 10): words are the writer's".to_owned()),
@@ -151,5 +152,5 @@ pub(crate) fn coached(id: &str, tenant: &str, session: &str, seconds: i64, reque
 }
 
 pub(crate) fn exchange(record: ExchangeRecord) -> Entry {
-    Entry::Exchange(Box::new(record))
+    Entry::Exchange(Arc::new(record))
 }

@@ -54,6 +54,7 @@ conformance!(
         outcomes_join_their_answer,
         sessions_are_paged,
         evaluations_are_paged,
+        evaluations_are_paged_over_exchanges_without_any,
         json_and_lines_read_back,
         an_empty_export_is_sound,
         responses_are_known_per_tenant,
@@ -156,7 +157,7 @@ async fn parquet_reads_back_with_typed_columns() {
     for number in 0..600 {
         store.append(&exchange(coached(&format!("req_{number:04}"), "acme", "s", number, "a"))).unwrap();
     }
-    store.append(&outcome("out_1", "acme", "resp-req_0000", 9, Some(4))).unwrap();
+    store.append(&outcome("out_1", "acme", "resp_0000_51g", 9, Some(4))).unwrap();
     store.drained().await.unwrap();
     for namespace in Namespace::ALL {
         let path = folder.path().join("export.parquet");

@@ -116,7 +116,7 @@ async fn four_first_starts_at_once_migrate_once() {
     }
     assert_eq!(home.stored().await.len(), 4);
     let tables = home.tables().await;
-    assert_eq!(tables.number("SELECT COUNT(*) FROM schema_version").await, 5);
+    assert_eq!(tables.number("SELECT COUNT(*) FROM schema_version").await, 6);
     assert_eq!(tables.number("SELECT COUNT(*) FROM journal_positions").await, 4);
 }
 

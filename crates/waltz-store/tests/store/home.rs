@@ -125,7 +125,8 @@ impl Home {
         let ids = tables.texts("SELECT id FROM exchanges").await;
         for (sql, each) in [
             ("SELECT CAST(COALESCE(SUM(exchanges), 0) AS BIGINT) FROM coaching_sessions", 1),
-            ("SELECT COUNT(*) FROM safety_evaluations", 4),
+            ("SELECT CAST(COALESCE(SUM(findings), 0) AS BIGINT) FROM exchanges", 9),
+            ("SELECT CAST(COALESCE(SUM(interactions), 0) AS BIGINT) FROM exchange_totals", 1),
             ("SELECT COUNT(*) FROM past_coachings", 1),
             ("SELECT COUNT(*) FROM coaching_text", 1),
         ] {

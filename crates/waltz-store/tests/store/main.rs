@@ -16,6 +16,7 @@ mod kill;
 mod outage;
 mod recovery;
 mod server;
+mod versions;
 
 /// Runs each case, a function over the kind of the database, on both. On one thread, so that nothing is
 /// drained between two appends of a test.

@@ -1,11 +1,11 @@
 //! What a store does after crashes, with a damaged folder, and beside other processes.
 
-use std::collections::BTreeSet;
 use std::fs;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use waltz_exchange::{Embedding, ExchangeRecord};
+use serde_json::json;
 use waltz_store::{Error, Settings, Store};
 
 use crate::common::{coached, exchange};
@@ -18,8 +18,7 @@ on_both!(
     a_second_process_is_refused,
     a_full_journal_refuses_appends,
     a_newer_schema_is_refused_with_both_versions,
-    a_database_of_the_version_before_opens,
-    events_of_version_4_are_kept_and_told_to_nobody,
+    reports_bear_the_subject_of_their_exchange,
     an_entry_that_cannot_be_stored_is_kept_and_reported,
     damage_in_the_journal_is_reported_and_the_rest_is_stored,
     a_reader_beside_a_running_store_sees_the_database,
@@ -102,10 +101,10 @@ mod cases {
         tables.run("INSERT INTO schema_version (version, name) VALUES (99, 'future')").await;
         tables.close().await;
         let message = refusal(home.settings()).await;
-        assert!(message.contains("version 99") && message.contains("up to 5"), "{message}");
+        assert!(message.contains("version 99") && message.contains("up to 6"), "{message}");
         assert!(matches!(
             Store::open_for_reading(&home.settings()).await,
-            Err(Error::SchemaTooNew { found: 99, known: 5 })
+            Err(Error::SchemaTooNew { found: 99, known: 6 })
         ));
     }
 
@@ -161,59 +160,28 @@ mod cases {
         assert_eq!(home.stored().await, set(&["a", "c", "d"]));
     }
 
-    pub(super) async fn events_of_version_4_are_kept_and_told_to_nobody(kind: Kind) {
-        let home = Home::new(kind).await;
-        home.open().await.close().await.unwrap();
-        let tables = home.tables().await;
-        for statement in [
-            "DROP INDEX rollout_events_untold",
-            "ALTER TABLE rollout_events DROP COLUMN told",
-            "ALTER TABLE rollout_state DROP COLUMN secret",
-            "ALTER TABLE rollbacks ADD COLUMN notified BOOLEAN NOT NULL DEFAULT FALSE",
-            "CREATE INDEX rollbacks_untold ON rollbacks (number) WHERE NOT notified",
-            "INSERT INTO rollout_events (at, agent, task_type, event) VALUES (1, 'writer', 'docs', '{}')",
-            "DELETE FROM schema_version WHERE version >= 5",
-        ] {
-            tables.run(statement).await;
-        }
-        tables.close().await;
-        let store = home.open().await;
-        assert_eq!(store.rollout_events(None, None, 10).await.unwrap().len(), 1);
-        assert!(store.untold_events(10).await.unwrap().is_empty(), "it is history");
-        assert!(!store.secret().await.unwrap().is_empty());
-        store.close().await.unwrap();
-    }
-
-    pub(super) async fn a_database_of_the_version_before_opens(kind: Kind) {
+    pub(super) async fn reports_bear_the_subject_of_their_exchange(kind: Kind) {
         let home = Home::new(kind).await;
         let store = home.open().await;
-        store.append(&exchange(coached("a", "acme", "s", 0, "open my door"))).unwrap();
-        store.close().await.unwrap();
-        drop(store);
-        // What earlier versions had: the same tables without variants, and without vectors.
-        let tables = home.tables().await;
-        for table in [
-            "DROP TABLE boards",
-            "DROP TABLE lessons",
-            "DROP TABLE rollout_events",
-            "DROP TABLE rollbacks",
-            "DROP TABLE proposals",
-            "DROP TABLE rollout_state",
-            "DROP TABLE coaching_vectors",
-        ] {
-            tables.run(table).await;
+        for (id, tenant) in [("req_1", "acme"), ("req_2", "other")] {
+            store.append(&exchange(coached(id, tenant, "s", 0, "x"))).unwrap();
         }
-        tables.run("DELETE FROM schema_version WHERE version >= 3").await;
-        tables.close().await;
-        let store = home.open().await;
-        assert_eq!(store.rollout_state().await.unwrap().version, 0);
-        let embedding = Embedding { model: "m".to_owned(), vector: vec![1.0, 0.0] };
-        let found = store.similar("acme", "open the door", Some(&embedding), 3).await.unwrap();
-        assert_eq!(found.len(), 1, "old coachings are found by their words");
-        let record = ExchangeRecord { embedding: Some(embedding), ..coached("b", "acme", "s", 1, "a key") };
-        store.append(&exchange(record)).unwrap();
+        for (number, response_id) in
+            ["resp_1_51g", "resp_1_0f", "resp_2_51g", "chatcmpl-1"].iter().enumerate()
+        {
+            let report = json!({"kind": "outcome", "entry": {"outcome": {"response_id": response_id},
+                "tenant": "acme", "received_at": "2026-01-01T00:00:00Z", "id": format!("out_{number}")}});
+            store.append(&serde_json::from_value(report).unwrap()).unwrap();
+        }
         store.close().await.unwrap();
-        assert_eq!(home.tables().await.number("SELECT COUNT(*) FROM coaching_vectors").await, 1);
+        let tables = home.tables().await;
+        let subjects = tables.texts("SELECT COALESCE(subject, 'nobody') FROM outcomes ORDER BY id").await;
+        assert_eq!(
+            subjects,
+            ["user-1", "nobody", "nobody", "nobody"],
+            "of this answer and this tenant alone"
+        );
+        tables.close().await;
     }
 
     pub(super) async fn a_reader_beside_a_running_store_sees_the_database(kind: Kind) {
@@ -237,12 +205,12 @@ mod cases {
     pub(super) async fn no_order_of_events_loses_or_doubles_an_entry(kind: Kind) {
         let property = move || {
             let mut runner = TestRunner::new(ProptestConfig::with_cases(24));
-            let run = |events| {
+            let run = |(room, events)| {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-                runtime.block_on(live(kind, events));
+                runtime.block_on(live(kind, room, events));
                 Ok(())
             };
-            runner.run(&events(), run).unwrap();
+            runner.run(&(0_usize..100_000, events()), run).unwrap();
         };
         tokio::task::spawn_blocking(property).await.unwrap();
     }
@@ -253,6 +221,8 @@ mod cases {
 enum Event {
     Append(u8),
     Drain,
+    /// The database refuses what is there and so many more, and then takes them.
+    Outage(u8),
     Close,
     /// The process dies; a write that was under way leaves this many bytes.
     Crash(usize),
@@ -264,6 +234,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         4 => (1_u8..12).prop_map(Event::Append),
         2 => Just(Event::Drain),
+        2 => (0_u8..12).prop_map(Event::Outage),
         1 => Just(Event::Close),
         2 => (0_usize..3000).prop_map(Event::Crash),
         1 => Just(Event::CrashBeforeDelete),
@@ -271,19 +242,52 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 1..14)
 }
 
-async fn live(kind: Kind, events: Vec<Event>) {
+fn append_more(store: &Store, count: u8, appended: &mut Vec<String>) {
+    for _ in 0..count {
+        let id = format!("req_{:04}", appended.len());
+        append(store, &id);
+        appended.push(id);
+    }
+}
+
+/// Waits until the drain has tried and failed.
+async fn refused(store: &Store) {
+    let told = async {
+        while store.health().drain_error.is_none() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::select! {
+        drained = store.drained() => panic!("{drained:?}"),
+        () = told => {}
+    }
+}
+
+async fn live(kind: Kind, room: usize, events: Vec<Event>) {
     let home = Home::new(kind).await;
-    let settings = Settings { segment_bytes: 20_000, drain_batch: 7, ..home.patient() };
-    let mut expected = BTreeSet::new();
+    let settings = Settings {
+        segment_bytes: 20_000,
+        recent_bytes: room,
+        drain_batch: 7,
+        retry_limit: Duration::from_millis(20),
+        ..home.patient()
+    };
+    let mut expected = Vec::new();
     let mut store = Store::open(settings.clone()).await.unwrap();
     for event in events {
         match event {
             Event::Append(count) => {
-                for _ in 0..count {
-                    let id = format!("req_{:04}", expected.len());
-                    append(&store, &id);
-                    expected.insert(id);
-                }
+                append_more(&store, count, &mut expected);
+                continue;
+            }
+            Event::Outage(count) => {
+                let tables = home.tables().await;
+                tables.run("ALTER TABLE coaching_sessions RENAME TO away").await;
+                append_more(&store, 1, &mut expected);
+                refused(&store).await;
+                append_more(&store, count, &mut expected);
+                tables.run("ALTER TABLE away RENAME TO coaching_sessions").await;
+                tables.close().await;
                 continue;
             }
             Event::Drain => {
@@ -314,7 +318,11 @@ async fn live(kind: Kind, events: Vec<Event>) {
         assert!(store.health().damaged_segments.is_empty());
     }
     store.drained().await.unwrap();
-    assert_eq!(home.stored().await, expected);
+    let tables = home.tables().await;
+    let order = tables.texts("SELECT exchange_id FROM past_coachings ORDER BY number").await;
+    assert_eq!(order, expected, "each once, in the order of the journal");
+    tables.close().await;
+    assert_eq!(home.stored().await, expected.into_iter().collect());
     assert!(store.health().is_good(), "{:?}", store.health());
     store.close().await.unwrap();
 }

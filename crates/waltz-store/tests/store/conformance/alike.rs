@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
+use waltz_exchange::id::response_id;
 use waltz_exchange::{Decision, Verdict};
 use waltz_store::{Entry, EvaluationFilter, Format, Namespace, SessionFilter, Store, VerdictFilter};
 
@@ -46,7 +47,7 @@ fn entries() -> Vec<Entry> {
         if number % 3 == 0 {
             let rating = u8::try_from(number % 5 + 1).unwrap();
             let report = format!("out_{number}");
-            entries.push(outcome(&report, tenant, &format!("resp-{id}"), seconds, Some(rating)));
+            entries.push(outcome(&report, tenant, &response_id(&id, "51g"), seconds, Some(rating)));
         }
     }
     entries
@@ -99,7 +100,7 @@ async fn answers(store: &Store) -> Vec<(String, Value)> {
             let found = store.session(tenant, session).await.unwrap();
             add(format!("session {tenant:?} {session:?}"), summed(&found));
         }
-        for response in ["resp-req_a3", "resp-req_B1", "nowhere", "nul\0"] {
+        for response in ["resp_a3_51g", "resp_B1_51g", "nowhere", "resp_nul\0_51g"] {
             let known = store.exchange_of_response(tenant, response).await.unwrap();
             add(format!("response {tenant:?} {response:?}"), serde_json::to_value(known).unwrap());
         }

@@ -107,7 +107,7 @@ pub(super) async fn trajectories_are_one_per_round(store: &Store) {
 
 pub(super) async fn the_same_id_is_stored_once(store: &Store) {
     let record = coached("req_1", "acme", "s", 0, "a");
-    let report = outcome("out_1", "acme", "resp-req_1", 9, Some(5));
+    let report = outcome("out_1", "acme", "resp_1_51g", 9, Some(5));
     for _ in 0..3 {
         store_all(store, &[exchange(record.clone()), report.clone()]).await;
     }
@@ -272,7 +272,7 @@ pub(super) async fn statistics_have_their_counts(store: &Store) {
 pub(super) async fn tenants_do_not_see_each_other(store: &Store) {
     let acme = coached("req_1", "acme", "shared", 0, "open my door");
     let other = coached("req_2", "other", "shared", 1, "open my door");
-    let theirs = outcome("out_1", "other", "resp-req_1", 5, Some(1));
+    let theirs = outcome("out_1", "other", "resp_1_51g", 5, Some(1));
     store_all(store, &[exchange(acme), exchange(other), theirs]).await;
     let session = store.session(Some("acme"), "shared").await.unwrap().unwrap();
     assert_eq!(session.exchanges.len(), 1);
@@ -295,11 +295,11 @@ pub(super) async fn tenants_do_not_see_each_other(store: &Store) {
 }
 
 pub(super) async fn outcomes_join_their_answer(store: &Store) {
-    let early = outcome("out_1", "acme", "resp-req_1", 1, Some(2));
+    let early = outcome("out_1", "acme", "resp_1_51g", 1, Some(2));
     let record = coached("req_1", "acme", "s", 0, "a");
-    let late = outcome("out_2", "acme", "resp-req_1", 9, Some(5));
-    let silent = outcome("out_3", "acme", "resp-req_1", 10, None);
-    let unknown = outcome("out_4", "acme", "resp-nowhere", 10, Some(1));
+    let late = outcome("out_2", "acme", "resp_1_51g", 9, Some(5));
+    let silent = outcome("out_3", "acme", "resp_1_51g", 10, None);
+    let unknown = outcome("out_4", "acme", "resp_nowhere_51g", 10, Some(1));
     store_all(store, &[early, exchange(record), late, silent, unknown]).await;
     let session = store.session(Some("acme"), "s").await.unwrap().unwrap();
     let ids: Vec<_> = session.exchanges[0].outcomes.iter().map(|report| report.id.as_str()).collect();
@@ -356,6 +356,37 @@ pub(super) async fn evaluations_are_paged(store: &Store) {
     assert!(seen.windows(2).all(|pair| pair[0] > pair[1]), "newest first and none twice");
 }
 
+pub(super) async fn evaluations_are_paged_over_exchanges_without_any(store: &Store) {
+    for number in 0..40 {
+        let id = format!("req_{number:02}");
+        let record = match number % 10 {
+            0 => coached(&id, "acme", "s", number, "a"),
+            _ => ExchangeRecord { choices: Vec::new(), ..released(&id, "acme", "s", number, "a") },
+        };
+        store.append(&exchange(record)).unwrap();
+    }
+    store.drained().await.unwrap();
+    for (verdict, each) in [(None, 4), (Some(VerdictFilter::Safe), 2), (Some(VerdictFilter::Unsafe), 2)] {
+        for limit in 1..6 {
+            let mut seen = Vec::new();
+            let mut before = None;
+            loop {
+                let filter = EvaluationFilter { verdict, limit, before, ..EvaluationFilter::default() };
+                let page = store.evaluations(filter).await.unwrap();
+                seen.extend(page.iter().map(|row| row.id.clone()));
+                before = page.last().map(|row| row.cursor());
+                if page.len() < limit {
+                    break;
+                }
+            }
+            assert_eq!(seen.len(), 4 * each, "{verdict:?} {limit}");
+            assert!(seen.windows(2).all(|pair| pair[0] > pair[1]), "newest first and none twice");
+        }
+    }
+    let filter = EvaluationFilter { tenant: Some("other".to_owned()), ..EvaluationFilter::default() };
+    assert!(store.evaluations(filter).await.unwrap().is_empty());
+}
+
 pub(super) async fn json_and_lines_read_back(store: &Store) {
     let record = coached("req_1", "acme", "ses", 0, "a");
     store_all(store, &[exchange(record.clone()), exchange(released("req_2", "acme", "ses", 1, "b"))]).await;
@@ -385,10 +416,12 @@ pub(super) async fn an_empty_export_is_sound(store: &Store) {
 pub(super) async fn responses_are_known_per_tenant(store: &Store) {
     store_all(store, &[exchange(released("req_1", "acme", "s", 0, "a"))]).await;
     for (tenant, response, found) in [
-        (Some("acme"), "resp-req_1", Some("acme")),
-        (None, "resp-req_1", Some("acme")),
-        (Some("other"), "resp-req_1", None),
-        (None, "resp-' OR 1=1 --", None),
+        (Some("acme"), "resp_1_51g", Some("acme")),
+        (None, "resp_1_51g", Some("acme")),
+        (Some("other"), "resp_1_51g", None),
+        (Some("acme"), "resp_1_0f", None),
+        (Some("acme"), "req_1", None),
+        (None, "resp_' OR 1=1 --_51g", None),
     ] {
         let record = store.exchange_of_response(tenant, response).await.unwrap();
         assert_eq!(record.map(|record| record.tenant).as_deref(), found);

@@ -1,5 +1,8 @@
 //! What is kept of variants.
 
+use std::sync::Arc;
+
+use waltz_exchange::ExchangeRecord;
 use waltz_exchange::proposal::{Proposal, ProposalStatus, ProposalType, Review, SupportingData};
 use waltz_exchange::release::Pause;
 use waltz_exchange::rollback::{DegradationMetrics, RollbackEvent, RollbackStatus};
@@ -94,7 +97,7 @@ fn board(version: i64, state: &str) -> RolloutChange {
 }
 
 pub(super) async fn lessons_are_kept_once(store: &Store) {
-    let report = |id: &str, lesson: Lesson| match outcome(id, "acme", "resp-req_1", 1, None) {
+    let report = |id: &str, lesson: Lesson| match outcome(id, "acme", "resp_1_51g", 1, None) {
         Entry::Outcome { outcome, tenant, received_at, id, .. } => {
             Entry::Outcome { outcome, tenant, received_at, id, lesson: Some(Box::new(lesson)) }
         }
@@ -129,12 +132,12 @@ pub(super) async fn choices_come_back_with_what_was_learned_of_them(store: &Stor
         candidates: [("default".to_owned(), 0.75), ("fast".to_owned(), 0.25)].into(),
     };
     let chosen = |id: &str, task_type: &str, variant: &str| match served(id) {
-        Entry::Exchange(mut record) => {
-            record.task_type = task_type.to_owned();
-            record.variant_choice = Some(choice(variant));
-            record.lesson = Some(learned_from(variant));
-            Entry::Exchange(record)
-        }
+        Entry::Exchange(record) => exchange(ExchangeRecord {
+            task_type: task_type.to_owned(),
+            variant_choice: Some(choice(variant)),
+            lesson: Some(learned_from(variant)),
+            ..ExchangeRecord::clone(&record)
+        }),
         other => other,
     };
     let said = |id: &str, kind: LessonKind| {
@@ -143,7 +146,7 @@ pub(super) async fn choices_come_back_with_what_was_learned_of_them(store: &Stor
     };
     let mut elsewhere = chosen("req_5", "docs", "fast");
     if let Entry::Exchange(record) = &mut elsewhere {
-        record.agent = "nobody".to_owned();
+        Arc::make_mut(record).agent = "nobody".to_owned();
     }
     // Learned twice, learned and seen by nobody, of another kind of task, refused, of another agent, not yet learned.
     let entries = [
