@@ -293,7 +293,8 @@ mod tests {
                     }
                 }
             }
-            prop_assert_eq!(Pieces::new().read(format!(" {word} ").as_bytes()), expected);
+            let mut pieces = Pieces::new();
+            prop_assert_eq!(pieces.read(format!(" {word} ").as_bytes()), expected);
         }
     }
 }
