@@ -151,8 +151,9 @@ impl Screen {
         findings.sort_by(|left, right| {
             right.severity.total_cmp(&left.severity).then(left.span.start.cmp(&right.span.start))
         });
-        let reading = Reading { findings, refusal, disguised: normalised.disguised };
-        (reading, views.into_iter().take(2).last().map(|(view, _)| view).unwrap_or_default())
+        views.truncate(2);
+        let words = views.pop().map(|(view, _)| view).unwrap_or_default();
+        (Reading { findings, refusal, disguised: normalised.disguised }, words)
     }
 
     /// The hits of the families that are not yet found and whose groups all occur, and of their exceptions; of all

@@ -166,8 +166,10 @@ fn read_word(view: &mut Words, normalised: &str, start: usize, sentence: u32, sy
     let mut piece = start;
     let mut at = start;
     loop {
+        let letters = bytes[at..].iter().take_while(|byte| CLASS[usize::from(**byte)] == LETTER).count();
+        read.letters |= letters > 0;
+        at += letters;
         match class(at) {
-            LETTER => read.letters = true,
             DIGIT => read.digits = true,
             SYMBOL if symbols => read.digits = true,
             APOSTROPHE if class(at + 1) == LETTER => {

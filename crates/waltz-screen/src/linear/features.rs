@@ -145,7 +145,7 @@ pub fn read(text: &Text, chunk: usize, bits: u32, mut emit: impl FnMut(usize, f3
         before = hash;
     }
     let mut distinct = 0_u32;
-    let mut pieces = [0; MOST_PIECES];
+    let mut pieces = Pieces::new();
     for Entry { hash, count, word } in counts.entries {
         let value = (count as f32).sqrt();
         emit(row(hash), value);
@@ -155,48 +155,71 @@ pub fn read(text: &Text, chunk: usize, bits: u32, mut emit: impl FnMut(usize, f3
         }
         distinct += 1;
         let value = value * PIECE_VALUE;
-        let count = pieces_of(text.marked_word(word as usize), &mut pieces);
-        pieces[..count].iter().for_each(|hash| emit(row(*hash), value));
-        squares += value * value * count as f32;
+        let hashes = pieces.read(text.marked_word(word as usize));
+        hashes.iter().for_each(|hash| emit(row(*hash), value));
+        squares += value * value * hashes.len() as f32;
     }
     let repeats = (last - first) as f32 / distinct as f32;
     (squares + THIN * repeats).sqrt()
 }
 
-/// Every run of three to five bytes of a word with a mark at either end, each once: a letter that is held down makes
-/// the same few pieces again and again. Returns how many they are.
-fn pieces_of(marked: &[u8], pieces: &mut [u64; MOST_PIECES]) -> usize {
-    let mut cut = [b' '; LONGEST_WORD + 2];
-    let marked = if marked.len() > cut.len() {
-        cut[..=LONGEST_WORD].copy_from_slice(&marked[..=LONGEST_WORD]);
-        &cut
-    } else {
-        marked
-    };
-    // A bit for each run of three, so that hardly any has to be looked for. Longer runs that are equal begin with
-    // runs of three that are.
-    let mut maybe = 0_u64;
-    let mut count = 0;
-    let mut add = |piece: u64| {
-        pieces[count] = piece;
-        count += 1;
-    };
-    for (start, run) in marked.windows(3).enumerate() {
-        let mut hash = hashed(PIECE_SEED, run);
-        let bit = 1 << (hash >> 40 & 63);
-        let may_repeat = maybe & bit != 0;
-        maybe |= bit;
-        if !may_repeat || !stands_before(marked, start, 3) {
-            add(hash ^ 2 << 56);
+/// The pieces of one word.
+struct Pieces {
+    hashes: [u64; MOST_PIECES],
+    count: usize,
+    /// A bit for each run of three, so that hardly any has to be looked for. Longer runs that are equal begin with
+    /// runs of three that are.
+    maybe: u64,
+}
+
+impl Pieces {
+    fn new() -> Self {
+        Self { hashes: [0; MOST_PIECES], count: 0, maybe: 0 }
+    }
+
+    /// Every run of three to five bytes of a word with a mark at either end, each once: a letter that is held down
+    /// makes the same few pieces again and again.
+    fn read(&mut self, marked: &[u8]) -> &[u64] {
+        let mut cut = [b' '; LONGEST_WORD + 2];
+        let marked = if marked.len() > cut.len() {
+            cut[..=LONGEST_WORD].copy_from_slice(&marked[..=LONGEST_WORD]);
+            &cut
+        } else {
+            marked
+        };
+        (self.count, self.maybe) = (0, 0);
+        let mut start = 0;
+        while let Some(run) = marked[start..].first_chunk::<5>() {
+            self.add(marked, start, run);
+            start += 1;
         }
-        for (length, byte) in (4..=5).zip(&marked[start + 3..]) {
+        if let Some(run) = marked.last_chunk::<4>() {
+            self.add(marked, marked.len() - 4, run);
+        }
+        if let Some(run) = marked.last_chunk::<3>() {
+            self.add(marked, marked.len() - 3, run);
+        }
+        &self.hashes[..self.count]
+    }
+
+    /// Adds the pieces that begin at a place, where the longest is `run`.
+    #[inline]
+    fn add<const N: usize>(&mut self, marked: &[u8], start: usize, run: &[u8; N]) {
+        let mut hash = PIECE_SEED;
+        let mut may_repeat = false;
+        for (length, byte) in (1..).zip(run) {
             hash = step(hash, *byte);
-            if !may_repeat || !stands_before(marked, start, length) {
-                add(hash ^ (length as u64 - 1) << 56);
+            if length == 3 {
+                let bit = 1 << (hash >> 40 & 63);
+                may_repeat = self.maybe & bit != 0;
+                self.maybe |= bit;
+            }
+            if length >= 3 && !(may_repeat && stands_before(marked, start, length)) {
+                self.hashes[self.count] = hash ^ (length as u64 - 1) << 56;
+                self.count += 1;
             }
         }
     }
-    count
 }
 
 /// Whether the run of bytes from `start` on also begins at an earlier place.
@@ -216,14 +239,14 @@ fn step(hash: u64, byte: u8) -> u64 {
 /// Counts hashes in the order in which they first come, so that sums have one order everywhere.
 struct Counts {
     entries: Vec<Entry>,
-    /// Places in `entries` plus one, 0 where free; open addressing, never more than half full. A chunk has fewer
+    /// Places in `entries` plus one, 0 where free; open addressing, never more than a quarter full. A chunk has fewer
     /// than 65,536 entries.
     slots: Vec<u16>,
 }
 
 impl Counts {
     fn with_capacity(entries: usize) -> Self {
-        let slots = (2 * entries).next_power_of_two();
+        let slots = (4 * entries).next_power_of_two();
         Self { entries: Vec::with_capacity(entries), slots: vec![0; slots] }
     }
 
@@ -270,9 +293,8 @@ mod tests {
                     }
                 }
             }
-            let mut pieces = [0; MOST_PIECES];
-            let count = pieces_of(format!(" {word} ").as_bytes(), &mut pieces);
-            prop_assert_eq!(&pieces[..count], expected);
+            let mut pieces = Pieces::new();
+            prop_assert_eq!(pieces.read(format!(" {word} ").as_bytes()), expected);
         }
     }
 }
