@@ -176,8 +176,8 @@ impl Store {
     }
 }
 
-/// After every id.
-const LAST: &str = "\u{10ffff}";
+/// After every id of an exchange: those begin with a letter.
+const LAST: &str = "~";
 
 /// The exchange of an evaluation and its number in it.
 fn place(id: String) -> (String, usize) {

@@ -1,10 +1,12 @@
-//! The same entries in both databases: every question has the same answer.
+//! The same entries in both databases, taken from memory or from files: every question has the same answer.
 
 use serde::Serialize;
 use serde_json::Value;
 use waltz_exchange::id::response_id;
 use waltz_exchange::{Decision, Verdict};
-use waltz_store::{Entry, EvaluationFilter, Format, Namespace, SessionFilter, Store, VerdictFilter};
+use waltz_store::{
+    Entry, EvaluationFilter, Format, Namespace, SessionFilter, Settings, Store, VerdictFilter,
+};
 
 use super::{exported, outcome, refusing, store_all, timed_out};
 use crate::common::{coached, exchange, harmful, released, safe};
@@ -120,18 +122,23 @@ async fn answers(store: &Store) -> Vec<(String, Value)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn both_databases_answer_alike() {
+async fn both_databases_answer_alike_whether_from_memory_or_from_files() {
     let mut all = Vec::new();
     for kind in [Kind::Sqlite, Kind::Postgres] {
-        let home = Home::new(kind).await;
-        let store = home.open().await;
-        store_all(&store, &entries()).await;
-        assert!(store.health().is_good(), "{:?}", store.health());
-        all.push(answers(&store).await);
-        store.close().await.unwrap();
+        for recent_bytes in [0, 64 << 20] {
+            let home = Home::new(kind).await;
+            let store = Store::open(Settings { recent_bytes, ..home.settings() }).await.unwrap();
+            store_all(&store, &entries()).await;
+            assert!(store.health().is_good(), "{:?}", store.health());
+            all.push(answers(&store).await);
+            store.close().await.unwrap();
+        }
     }
-    let postgres = all.pop().unwrap();
-    for (sqlite, postgres) in all.pop().unwrap().iter().zip(&postgres) {
-        assert_eq!(sqlite, postgres);
+    let first = all.remove(0);
+    for other in &all {
+        assert_eq!(first.len(), other.len());
+        for (one, another) in first.iter().zip(other) {
+            assert_eq!(one, another);
+        }
     }
 }
