@@ -61,7 +61,28 @@ fn no_term_belongs_to_too_many_lists() -> Result<(), Error> {
     Ok(())
 }
 
-static BUILTIN: LazyLock<Screen> = LazyLock::new(|| Screen::builtin().unwrap());
+/// Exceptions that only some views show: `mp3` is `mpe` in further ones, and only the first of these reads `ir1s` as
+/// `iris`, while only the second one reads `1amp` as `lamp`.
+const RULES: &str = r#"
+[[rule]]
+id = "own.boot"
+category = "own"
+severity = 0.5
+means = "a boot"
+all = [["boot"]]
+unless = ["mp3"]
+
+[[rule]]
+id = "own.lamp"
+category = "own"
+severity = 0.5
+means = "a lamp"
+all = [["lamp"]]
+unless = ["iris"]
+softened_by = ["mp3"]
+"#;
+
+static RULED: LazyLock<Screen> = LazyLock::new(|| Screen::with_rules(&Rules::parse(RULES).unwrap()).unwrap());
 
 /// Findings of patterns and the refusal, from the hits of every list in every view.
 fn read_with_all_hits(screen: &Screen, text: &str, side: Side) -> (Vec<Finding>, f32) {
@@ -82,19 +103,35 @@ fn read_with_all_hits(screen: &Screen, text: &str, side: Side) -> (Vec<Finding>,
 
 fn words_of_patterns() -> impl Strategy<Value = String> {
     let words = "how|to|make|m4ke|build|a|bomb|b0mb|b o m b|h1story|history|in|novel|for|my|game|hack|h a c k|account|\
-        someone|kill|process|k1ll|steal|write|email|phish1ng|i|cannot|help|sorry|but|password|drugs|the|police|@ccount|\
+        someone|kill|process|k1ll|steal|write|email|phish1ng|i|cannot|help|sorry|but|password|drugs|the|police|@ccount|b0ot|mp3|1amp|ir1s|boot|lamp|iris|\
         .|,|\n\n";
     let words: Vec<&str> = words.split('|').collect();
     prop::collection::vec(prop::sample::select(words), 0..40).prop_map(|words| words.join(" "))
+}
+
+#[test]
+fn an_exception_counts_in_whichever_view_shows_it() {
+    let severities =
+        |text| RULED.read(text, Side::Prompt).findings.iter().map(|found| found.severity).collect();
+    for (text, expected) in [
+        ("b0ot", vec![0.5]),
+        ("b0ot mp3", vec![]),
+        ("1amp", vec![0.5]),
+        ("1amp ir1s", vec![]),
+        ("1amp mp3", vec![0.25]),
+    ] {
+        let found: Vec<f32> = severities(text);
+        assert_eq!(found, expected, "{text}");
+    }
 }
 
 proptest! {
     #[test]
     fn only_the_hits_that_matter_are_gathered(text in words_of_patterns(), response: bool) {
         let side = if response { Side::Response } else { Side::Prompt };
-        let mut reading = BUILTIN.read(&text, side);
+        let mut reading = RULED.read(&text, side);
         reading.findings.retain(|finding| !matches!(finding.kind, Kind::Pii | Kind::Secret));
-        let (mut findings, refusal) = read_with_all_hits(&BUILTIN, &text, side);
+        let (mut findings, refusal) = read_with_all_hits(&RULED, &text, side);
         findings.sort_by(|left, right| {
             right.severity.total_cmp(&left.severity).then(left.span.start.cmp(&right.span.start))
         });
