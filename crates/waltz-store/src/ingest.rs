@@ -26,8 +26,7 @@ macro_rules! each {
     };
 }
 
-static INSERT_EXCHANGES: LazyLock<ManyRows> =
-    LazyLock::new(|| ManyRows::new(Statement::both(include_str!("../sql/insert_exchanges.sql"))));
+static INSERT_EXCHANGES: LazyLock<ManyRows> = LazyLock::new(|| ManyRows::new(each!("insert_exchanges")));
 static UPSERT_SESSIONS: LazyLock<ManyRows> = LazyLock::new(|| ManyRows::new(each!("upsert_sessions")));
 static UPSERT_TOTALS: LazyLock<ManyRows> =
     LazyLock::new(|| ManyRows::new(Statement::both(include_str!("../sql/upsert_totals.sql"))));

@@ -1,4 +1,4 @@
-INSERT INTO coaching_sessions (
+INSERT OR FAIL INTO coaching_sessions (
     tenant, session_id, subject, started_at, last_at, exchanges, coached_choices, rounds, dir_score_sum
 ) VALUES {rows}
 ON CONFLICT (tenant, session_id) DO UPDATE SET
