@@ -118,9 +118,9 @@ async fn dispatch(
         return others.call(request).await.unwrap_or_else(|never| match never {});
     }
     let (parts, body) = request.into_parts();
-    match Admitted::new(&gateway, parts.headers, path, request_id) {
+    match Admitted::new(&gateway, parts.headers, request_id) {
         Ok(admitted) => exchange(gateway, admitted, body, path, pipeline::run).await,
-        Err(refusal) => refusal,
+        Err(error) => reply_error(path, &error),
     }
 }
 
@@ -181,15 +181,16 @@ impl FromRequestParts<Arc<Gateway>> for Admitted {
 
     async fn from_request_parts(parts: &mut Parts, gateway: &Arc<Gateway>) -> Result<Self, Response> {
         let request_id = parts.extensions.get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
-        Self::new(gateway, std::mem::take(&mut parts.headers), parts.uri.path(), request_id)
+        let admitted = Self::new(gateway, std::mem::take(&mut parts.headers), request_id);
+        admitted.map_err(|error| reply_error(parts.uri.path(), &error))
     }
 }
 
 impl Admitted {
     /// Admits a request if it is known who calls.
-    fn new(gateway: &Gateway, headers: HeaderMap, path: &str, request_id: String) -> Result<Self, Response> {
+    fn new(gateway: &Gateway, headers: HeaderMap, request_id: String) -> Result<Self, ApiError> {
         let live = gateway.serving();
-        let caller = authenticate(gateway, &live, &headers).map_err(|error| reply_error(path, &error))?;
+        let caller = authenticate(gateway, &live, &headers)?;
         let (began, at) = (Instant::now(), Timestamp::now());
         Ok(Self { caller, live, headers, request_id, began, at, planned: None })
     }
