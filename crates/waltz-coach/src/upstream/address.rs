@@ -92,25 +92,38 @@ fn is_metadata(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_metadata_v4(address),
         IpAddr::V6(address) => {
-            let [first, second, .., sixth, seventh, eighth] = address.segments();
-            let last = Ipv4Addr::from(u32::from(seventh) << 16 | u32::from(eighth));
-            // An IPv4 address inside an IPv6 one leads to the same place.
-            let wraps = matches!((first, second, sixth), (0, 0, 0 | 0xffff) | (0x64, 0xff9b, _));
-            address.is_unicast_link_local() || METADATA_V6.contains(&address) || wraps && is_metadata_v4(last)
+            let inside = ipv4_inside(address).is_some_and(is_metadata_v4);
+            inside || address.is_unicast_link_local() || METADATA_V6.contains(&address)
         }
+    }
+}
+
+/// The IPv4 address inside of an IPv6 one, which leads to the same place: mapped, compatible, by NAT64 or by 6to4.
+fn ipv4_inside(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let [first, second, third, .., sixth, seventh, eighth] = address.segments();
+    let of = |high: u16, low: u16| Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)));
+    match (first, second, sixth) {
+        (0, 0, 0 | 0xffff) | (0x64, 0xff9b, _) => of(seventh, eighth),
+        (0x2002, ..) => of(second, third),
+        _ => None,
     }
 }
 
 /// Whether an address is of this machine, of a private network or of a provider's inner one.
 fn is_private(address: IpAddr) -> bool {
-    match address.to_canonical() {
-        IpAddr::V4(address) => {
-            let [first, second, ..] = address.octets();
-            let shared = first == 100 && (64..128).contains(&second);
-            address.is_private() || address.is_loopback() || address.is_unspecified() || shared
+    match address {
+        IpAddr::V4(address) => is_private_v4(address),
+        IpAddr::V6(address) => {
+            let inside = ipv4_inside(address).is_some_and(is_private_v4);
+            inside || address.is_loopback() || address.is_unspecified() || address.is_unique_local()
         }
-        IpAddr::V6(address) => address.is_loopback() || address.is_unspecified() || address.is_unique_local(),
     }
+}
+
+fn is_private_v4(address: Ipv4Addr) -> bool {
+    let [first, second, ..] = address.octets();
+    let shared = first == 100 && (64..128).contains(&second);
+    address.is_private() || address.is_loopback() || address.is_unspecified() || shared
 }
 
 fn is_metadata_v4(address: Ipv4Addr) -> bool {
@@ -151,6 +164,8 @@ mod tests {
             "[::ffff:169.254.169.254]",
             "[::a9fe:a9fe]",
             "[64:ff9b::a9fe:a9fe]",
+            "[64:ff9b:1::a9fe:a9fe]",
+            "[2002:a9fe:a9fe::1]",
             "[fe80::1]",
             "[fd00:ec2::254]",
             "100.100.100.200",
@@ -176,10 +191,12 @@ mod tests {
             "::1",
             "fd12::1",
             "::ffff:10.0.0.1",
+            "64:ff9b::a00:1",
+            "2002:a00:1::1",
         ] {
             assert!(is_private(address.parse().unwrap()), "{address}");
         }
-        for address in ["8.8.8.8", "172.32.0.1", "100.128.0.1", "2606:4700::1111"] {
+        for address in ["8.8.8.8", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "2002:808:808::1"] {
             assert!(!is_private(address.parse().unwrap()), "{address}");
         }
     }
