@@ -1,10 +1,10 @@
 //! Writing of prepared entries. The drain task calls [`commit`] with one batch at a time, on the one
 //! connection that writes.
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashSet};
-use std::io;
 use std::sync::LazyLock;
+use std::{io, slice};
 
 use serde::Serialize;
 use waltz_exchange::embedding::{to_base64, to_bytes};
@@ -102,19 +102,55 @@ pub(crate) async fn stand(writer: &mut Writer) -> Result<Stand, Error> {
     })
 }
 
+/// How exchanges are inserted.
+#[derive(Clone, Copy)]
+enum Pace {
+    /// Many with one statement, which says how many of them were new.
+    Together,
+    /// Each with its own, which says whether that one was.
+    OneByOne,
+}
+
 async fn attempt(writer: &mut Writer, batch: &[Prepared], next: Position) -> Result<(), Failure> {
+    match write(writer, batch, next, Pace::Together).await? {
+        Written::All => Ok(()),
+        Written::Undone => write(writer, batch, next, Pace::OneByOne).await.map(|_| ()),
+    }
+}
+
+/// What became of a batch.
+enum Written {
+    All,
+    /// Some of its exchanges are there already, and which was not told.
+    Undone,
+}
+
+async fn write(
+    writer: &mut Writer,
+    batch: &[Prepared],
+    next: Position,
+    pace: Pace,
+) -> Result<Written, Failure> {
     let instance = writer.instance();
     let mut transaction = writer.begin().await.map_err(Failure::Later)?;
-    if let Err(source) = insert(&mut transaction, batch, &instance).await {
-        let lasting = is_lasting(&source);
-        let error = Error::Database { operation: "store journal entries", source };
-        return Err(if lasting { Failure::Refused(error) } else { Failure::Later(error) });
+    match insert(&mut transaction, batch, &instance, pace).await {
+        Ok(Written::All) => {}
+        Ok(Written::Undone) => {
+            let undone = transaction.undo().await.map_err(Error::database("store journal entries"));
+            return undone.map(|()| Written::Undone).map_err(Failure::Later);
+        }
+        Err(source) => {
+            let lasting = is_lasting(&source);
+            let error = Error::Database { operation: "store journal entries", source };
+            return Err(if lasting { Failure::Refused(error) } else { Failure::Later(error) });
+        }
     }
     let position =
         [next.segment.cast_signed().into(), next.offset.cast_signed().into(), instance.as_str().into()];
     let moved = transaction.execute(SET_POSITION, &position).await;
     moved.map_err(Error::database("store the journal position")).map_err(Failure::Later)?;
-    transaction.commit().await.map_err(Error::database("commit a drain")).map_err(Failure::Later)
+    let committed = transaction.commit().await.map_err(Error::database("commit a drain"));
+    committed.map(|()| Written::All).map_err(Failure::Later)
 }
 
 /// A refusal of the row itself, which no retry can change: a broken constraint, or text that is too
@@ -133,10 +169,14 @@ async fn insert(
     transaction: &mut Transaction<'_>,
     batch: &[Prepared],
     instance: &str,
-) -> Result<(), sqlx::Error> {
+    pace: Pace,
+) -> Result<Written, sqlx::Error> {
     let exchanges: Vec<&ExchangeRows> = batch.iter().filter_map(Prepared::exchange).collect();
     // First: what is reported of one looks for it.
-    insert_exchanges(transaction, &exchanges).await?;
+    let Some(new) = insert_exchanges(transaction, exchanges, pace).await? else {
+        return Ok(Written::Undone);
+    };
+    insert_following(transaction, &new).await?;
     let mut lessons = Vec::new();
     for prepared in batch {
         match prepared {
@@ -151,23 +191,39 @@ async fn insert(
     }
     // What is known by its exchange and kind is let be.
     let rows: Vec<_> = lessons.iter().map(|row| row.values()).collect();
-    INSERT_LESSONS.run(transaction, &rows).await.map(|_| ())
+    INSERT_LESSONS.run(transaction, &rows).await?;
+    Ok(Written::All)
 }
 
-async fn insert_exchanges(
+/// Returns the exchanges that are new, if that is known.
+async fn insert_exchanges<'a>(
     transaction: &mut Transaction<'_>,
-    exchanges: &[&ExchangeRows],
-) -> Result<(), sqlx::Error> {
+    exchanges: Vec<&'a ExchangeRows>,
+    pace: Pace,
+) -> Result<Option<Vec<&'a ExchangeRows>>, sqlx::Error> {
     let rows: Vec<_> = exchanges.iter().map(|rows| rows.values()).collect();
-    let answers = INSERT_EXCHANGES.run(transaction, &rows).await?;
-    let mut inserted = HashSet::new();
-    for row in &answers {
-        inserted.insert(row.try_get::<&str>("id")?);
+    match pace {
+        Pace::Together => {
+            let written = INSERT_EXCHANGES.run(transaction, &rows).await?;
+            Ok((written == exchanges.len()).then_some(exchanges))
+        }
+        Pace::OneByOne => {
+            let mut new = Vec::new();
+            for (exchange, row) in exchanges.into_iter().zip(&rows) {
+                if INSERT_EXCHANGES.run(transaction, slice::from_ref(row)).await? > 0 {
+                    new.push(exchange);
+                }
+            }
+            Ok(Some(new))
+        }
     }
-    // An exchange that was there already has everything that hangs on it; of two with the same id in
-    // one batch the first was inserted.
-    let new: Vec<&ExchangeRows> =
-        exchanges.iter().copied().filter(|rows| inserted.remove(rows.record.id.as_str())).collect();
+}
+
+/// Writes what hangs on exchanges that are new. One that was there already has all of it.
+async fn insert_following(
+    transaction: &mut Transaction<'_>,
+    new: &[&ExchangeRows],
+) -> Result<(), sqlx::Error> {
     let sessions = summed(new.iter().map(|rows| SessionRow::of(rows)), SessionRow::key, SessionRow::add);
     let rows: Vec<_> = sessions.iter().map(SessionRow::values).collect();
     UPSERT_SESSIONS.run(transaction, &rows).await?;

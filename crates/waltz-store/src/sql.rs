@@ -5,11 +5,13 @@
 mod many;
 mod transaction;
 
+use std::sync::Arc;
+
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt as _, TryStreamExt as _};
-use sqlx::postgres::{PgPool, PgRow};
-use sqlx::sqlite::{SqlitePool, SqliteRow};
-use sqlx::{Decode, Postgres, Row as _, Sqlite, Type};
+use sqlx::postgres::{PgArguments, PgPool, PgRow};
+use sqlx::sqlite::{SqliteArguments, SqlitePool, SqliteRow};
+use sqlx::{Arguments as _, Decode, Postgres, Row as _, Sqlite, Type};
 
 pub(crate) use many::ManyRows;
 pub(crate) use transaction::Transaction;
@@ -43,23 +45,43 @@ pub(crate) enum Readers {
     Postgres(PgPool),
 }
 
-/// A query with its arguments. A macro, because the two queries have no common type.
+/// Values as arguments of a database, texts as `$text` makes them of a place and a text. A macro, because the arguments
+/// of the two databases have no common type.
 macro_rules! bound {
-    ($sql:expr, $arguments:expr) => {{
-        let mut query = sqlx::query($sql);
-        for argument in $arguments {
-            query = match *argument {
-                Value::Text(text) => query.bind(text),
-                Value::Integer(number) => query.bind(number),
-                Value::Double(number) => query.bind(number),
-                Value::Flag(flag) => query.bind(flag),
-                Value::Bytes(bytes) => query.bind(bytes),
-            };
+    ($arguments:ty, $values:expr, $text:expr) => {{
+        let mut arguments = <$arguments>::default();
+        arguments.reserve($values.len(), 0);
+        for (place, value) in $values.iter().enumerate() {
+            match *value {
+                Value::Text(Some(text)) => arguments.add($text(place, text)),
+                Value::Text(None) => arguments.add(None::<&str>),
+                Value::Integer(number) => arguments.add(number),
+                Value::Double(number) => arguments.add(number),
+                Value::Flag(flag) => arguments.add(flag),
+                Value::Bytes(bytes) => arguments.add(bytes),
+            }
+            .map_err(sqlx::Error::Encode)?;
         }
-        query
+        Ok(arguments)
     }};
 }
-use bound;
+
+/// The arguments of rows with so many columns. SQLite's thread takes texts over; one that stands below the same text is
+/// allocated with it.
+fn for_sqlite(values: &[Value<'_>], columns: usize) -> Result<SqliteArguments, sqlx::Error> {
+    let mut above: Vec<Arc<str>> = vec![Arc::default(); columns];
+    bound!(SqliteArguments, values, |place: usize, text: &str| {
+        let above = &mut above[place % columns];
+        if **above != *text {
+            *above = text.into();
+        }
+        Arc::clone(above)
+    })
+}
+
+fn for_postgres<'a>(values: &[Value<'a>]) -> Result<PgArguments, sqlx::Error> {
+    bound!(PgArguments, values, |_, text: &'a str| text)
+}
 
 impl Statement {
     /// A text that both databases read.
@@ -128,11 +150,14 @@ impl Readers {
         if arguments.iter().any(Value::holds_nul) {
             return stream::empty().boxed();
         }
+        let failed = |error| stream::once(async { Err(error) }).boxed();
         match self {
-            Self::Sqlite(pool) => bound!(statement.sqlite, arguments).fetch(pool).map_ok(Row::Sqlite).boxed(),
-            Self::Postgres(pool) => {
-                bound!(statement.postgres, arguments).fetch(pool).map_ok(Row::Postgres).boxed()
-            }
+            Self::Sqlite(pool) => for_sqlite(arguments, arguments.len()).map_or_else(failed, |arguments| {
+                sqlx::query_with(statement.sqlite, arguments).fetch(pool).map_ok(Row::Sqlite).boxed()
+            }),
+            Self::Postgres(pool) => for_postgres(arguments).map_or_else(failed, |arguments| {
+                sqlx::query_with(statement.postgres, arguments).fetch(pool).map_ok(Row::Postgres).boxed()
+            }),
         }
     }
 

@@ -4,4 +4,3 @@ INSERT INTO exchanges (
     findings, harms, record
 ) VALUES {rows}
 ON CONFLICT (id) DO NOTHING
-RETURNING id

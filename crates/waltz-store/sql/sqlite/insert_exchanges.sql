@@ -5,4 +5,3 @@ INSERT OR FAIL INTO exchanges (
     findings, harms, record
 ) VALUES {rows}
 ON CONFLICT (id) DO NOTHING
-RETURNING id

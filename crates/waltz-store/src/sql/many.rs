@@ -2,7 +2,7 @@
 //! the database, and a new text for every number of rows would have to be prepared each time: a batch goes
 //! in blocks of a few fixed sizes.
 
-use super::{Row, Statement, Transaction, Value};
+use super::{Statement, Transaction, Value};
 
 /// Rows per statement, largest first. The largest stays far below the number of places that either database
 /// allows.
@@ -28,21 +28,21 @@ impl ManyRows {
         Self { blocks: BLOCKS.map(block) }
     }
 
-    /// Writes rows and returns what the statements return.
+    /// Writes rows; says how many of them were not there.
     pub(crate) async fn run<const N: usize>(
         &self,
         transaction: &mut Transaction<'_>,
         rows: &[[Value<'_>; N]],
-    ) -> Result<Vec<Row>, sqlx::Error> {
-        let mut answers = Vec::new();
+    ) -> Result<usize, sqlx::Error> {
+        let mut written = 0;
         let mut left = rows;
         for (statement, size) in self.blocks.iter().zip(BLOCKS) {
             while let Some((block, rest)) = left.split_at_checked(size) {
-                answers.extend(transaction.fetch_all(*statement, block.as_flattened()).await?);
+                written += transaction.write(*statement, block.as_flattened(), N).await?;
                 left = rest;
             }
         }
-        Ok(answers)
+        Ok(usize::try_from(written).unwrap_or(usize::MAX))
     }
 }
 
@@ -81,10 +81,13 @@ mod tests {
 
     #[test]
     fn places_are_counted_through_all_rows() {
-        let sql = "-- One, two\nINSERT INTO a (x, y) VALUES {rows} RETURNING x";
+        let sql = "-- One, two\nINSERT INTO a (x, y) VALUES {rows} ON CONFLICT DO NOTHING";
         let numbered = with_rows(sql, 2, Place::Numbered);
-        assert_eq!(numbered, "-- One, two\nINSERT INTO a (x, y) VALUES ($1, $2), ($3, $4) RETURNING x");
+        assert_eq!(
+            numbered,
+            "-- One, two\nINSERT INTO a (x, y) VALUES ($1, $2), ($3, $4) ON CONFLICT DO NOTHING"
+        );
         let bare = with_rows(sql, 1, Place::Bare);
-        assert_eq!(bare, "-- One, two\nINSERT INTO a (x, y) VALUES (?, ?) RETURNING x");
+        assert_eq!(bare, "-- One, two\nINSERT INTO a (x, y) VALUES (?, ?) ON CONFLICT DO NOTHING");
     }
 }

@@ -3,7 +3,7 @@
 
 use sqlx::{Postgres, Sqlite};
 
-use super::{Row, Statement, Value, bound};
+use super::{Row, Statement, Value, for_postgres, for_sqlite};
 
 /// A transaction that is under way.
 pub(crate) enum Transaction<'c> {
@@ -12,18 +12,30 @@ pub(crate) enum Transaction<'c> {
 }
 
 impl Transaction<'_> {
-    /// Runs a statement whose answer does not matter.
+    /// Runs a statement that returns nothing.
     pub(crate) async fn execute(
         &mut self,
         statement: Statement,
         arguments: &[Value<'_>],
     ) -> Result<(), sqlx::Error> {
+        self.write(statement, arguments, arguments.len()).await.map(|_| ())
+    }
+
+    /// Runs a statement over rows of so many columns; says how many rows it wrote.
+    pub(super) async fn write(
+        &mut self,
+        statement: Statement,
+        rows: &[Value<'_>],
+        columns: usize,
+    ) -> Result<u64, sqlx::Error> {
         match self {
             Self::Sqlite(transaction) => {
-                bound!(statement.sqlite, arguments).execute(&mut **transaction).await.map(|_| ())
+                let query = sqlx::query_with(statement.sqlite, for_sqlite(rows, columns)?);
+                query.execute(&mut **transaction).await.map(|done| done.rows_affected())
             }
             Self::Postgres(transaction) => {
-                bound!(statement.postgres, arguments).execute(&mut **transaction).await.map(|_| ())
+                let query = sqlx::query_with(statement.postgres, for_postgres(rows)?);
+                query.execute(&mut **transaction).await.map(|done| done.rows_affected())
             }
         }
     }
@@ -36,12 +48,12 @@ impl Transaction<'_> {
     ) -> Result<Vec<Row>, sqlx::Error> {
         match self {
             Self::Sqlite(transaction) => {
-                let rows = bound!(statement.sqlite, arguments).fetch_all(&mut **transaction).await?;
-                Ok(rows.into_iter().map(Row::Sqlite).collect())
+                let query = sqlx::query_with(statement.sqlite, for_sqlite(arguments, arguments.len())?);
+                Ok(query.fetch_all(&mut **transaction).await?.into_iter().map(Row::Sqlite).collect())
             }
             Self::Postgres(transaction) => {
-                let rows = bound!(statement.postgres, arguments).fetch_all(&mut **transaction).await?;
-                Ok(rows.into_iter().map(Row::Postgres).collect())
+                let query = sqlx::query_with(statement.postgres, for_postgres(arguments)?);
+                Ok(query.fetch_all(&mut **transaction).await?.into_iter().map(Row::Postgres).collect())
             }
         }
     }
