@@ -29,7 +29,7 @@ pub fn is_name(text: &str) -> bool {
 
 /// The id of the answer of an exchange: it names the exchange and bears a signature.
 pub fn response_id(exchange: &str, signature: &str) -> String {
-    format!("resp_{}_{signature}", unique_part(exchange))
+    ["resp_", unique_part(exchange), "_", signature].concat()
 }
 
 /// The exchange whose answer has an id that [`response_id`] made. Whether its signature is right is not looked at.
@@ -46,9 +46,7 @@ pub fn unique_part(exchange: &str) -> &str {
 /// The first 16 hex digits of SHA-256 over the text: the key under which past coaching of the very
 /// same request is found.
 pub fn request_hash(text: &str) -> String {
-    let mut hash = sha256_hex(text.as_bytes());
-    hash.truncate(16);
-    hash
+    hex(&sha256(text.as_bytes())[..8])
 }
 
 /// SHA-256.
@@ -58,8 +56,17 @@ pub fn sha256(bytes: &[u8]) -> [u8; 32] {
 
 /// SHA-256 as lower-case hex.
 pub fn sha256_hex(bytes: &[u8]) -> String {
+    hex(&sha256(bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
     let digit = |four: u8| char::from(b"0123456789abcdef"[usize::from(four)]);
-    sha256(bytes).iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        text.push(digit(byte >> 4));
+        text.push(digit(byte & 15));
+    }
+    text
 }
 
 /// HMAC-SHA-256 (RFC 2104) as 64 hex digits.
@@ -71,12 +78,10 @@ pub fn hmac_sha256_hex(key: &[u8], message: &[u8]) -> String {
     } else {
         padded[..key.len()].copy_from_slice(key);
     }
-    let with = |pad: u8, rest: &[u8]| {
-        let bytes: Vec<u8> = padded.iter().map(|byte| byte ^ pad).chain(rest.iter().copied()).collect();
-        bytes
-    };
-    let inner = sha256(&with(0x36, message));
-    sha256_hex(&with(0x5c, &inner))
+    let with =
+        |pad: u8, rest: &[u8]| Sha256::new_with_prefix(padded.map(|byte| byte ^ pad)).chain_update(rest);
+    let inner = with(0x36, message).finalize();
+    hex(&with(0x5c, &inner).finalize())
 }
 
 #[cfg(test)]

@@ -50,6 +50,30 @@ pub fn parse_object(text: &[u8]) -> Result<Map<String, Value>, JsonError> {
     }
 }
 
+/// Objects with fields that are looked for by name.
+pub trait Fields {
+    /// The field, if there is one. Objects of chats have few, and comparing a few names is quicker than hashing one.
+    fn field(&self, name: &str) -> Option<&Value>;
+}
+
+/// From here on hashing a name is quicker.
+const MANY_FIELDS: usize = 16;
+
+impl Fields for Map<String, Value> {
+    fn field(&self, name: &str) -> Option<&Value> {
+        if self.len() >= MANY_FIELDS {
+            return self.get(name);
+        }
+        self.iter().find(|(key, _)| key.as_str() == name).map(|(_, value)| value)
+    }
+}
+
+impl Fields for Value {
+    fn field(&self, name: &str) -> Option<&Value> {
+        self.as_object()?.field(name)
+    }
+}
+
 /// One text for equal values: keys in order, no spaces. Digests are taken over it.
 pub fn canonical(value: &Value) -> String {
     match value {
@@ -148,6 +172,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    proptest! {
+        #[test]
+        fn a_field_is_found_in_small_and_large_objects(count in 0_usize..40, wanted in 0_usize..40) {
+            let object: Map<String, Value> = (0..count).map(|key| (format!("k{key}"), key.into())).collect();
+            let name = format!("k{wanted}");
+            prop_assert_eq!(object.field(&name), object.get(&name));
+            let whole = Value::Object(object.clone());
+            prop_assert_eq!(whole.field(&name), object.get(&name));
+            prop_assert_eq!(Value::Null.field(&name), None);
+        }
+    }
 
     fn rejected(text: &str) -> String {
         match parse(text.as_bytes()) {

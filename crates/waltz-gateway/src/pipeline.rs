@@ -53,10 +53,15 @@ impl Stop {
 }
 
 /// Answers one chat request. Runs on its own task, to its end, whether the client waits or not.
-pub async fn run(gateway: Arc<Gateway>, live: Arc<Live>, incoming: Incoming, mut client: Client) -> Recorded {
+pub async fn run(
+    gateway: Arc<Gateway>,
+    live: Arc<Live>,
+    incoming: Arc<Incoming>,
+    mut client: Client,
+) -> Recorded {
     let began = incoming.began;
     let mut shadow = None;
-    match answer(&gateway, &live, incoming, &mut client, &mut shadow).await {
+    match answer(&gateway, &live, &incoming, &mut client, &mut shadow).await {
         Ok(responded) => {
             let recorded = record(responded, &gateway, &live, &mut client).await;
             if let Some(shadow) = shadow {
@@ -71,7 +76,7 @@ pub async fn run(gateway: Arc<Gateway>, live: Arc<Live>, incoming: Incoming, mut
 async fn answer(
     gateway: &Gateway,
     live: &Arc<Live>,
-    incoming: Incoming,
+    incoming: &Incoming,
     client: &mut Client,
     shadow: &mut Option<Shadow>,
 ) -> Result<Responded, Stop> {

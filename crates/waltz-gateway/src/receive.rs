@@ -78,12 +78,12 @@ pub struct Wishes {
 }
 
 /// Reads a chat request.
-pub fn receive(incoming: Incoming) -> Result<Received, Stop> {
+pub fn receive(incoming: &Incoming) -> Result<Received, Stop> {
     let mut record = Box::new(incoming.blank_record());
     let Incoming { path, began, headers, body, .. } = incoming;
-    let parsed = parse_request(path, &body).and_then(|request| {
-        let wishes = wishes(&headers)?;
-        let session = session_id(&headers, &request)?;
+    let parsed = parse_request(path, body).and_then(|request| {
+        let wishes = wishes(headers)?;
+        let session = session_id(headers, &request)?;
         if let Some(task_type) = request.metadata("task_type") {
             checked_word("metadata.task_type", task_type)?;
         }
@@ -103,8 +103,8 @@ pub fn receive(incoming: Incoming) -> Result<Received, Stop> {
     record.user_request = request.user_request();
     record.context = Some(context(&request));
     // Bytes in another form than the upstream's cannot be sent on as they are.
-    let raw = (path != MESSAGES).then_some(body);
-    Ok(Received { request, raw, wishes, unit, began, record })
+    let raw = (*path != MESSAGES).then(|| body.clone());
+    Ok(Received { request, raw, wishes, unit, began: *began, record })
 }
 
 impl Received {

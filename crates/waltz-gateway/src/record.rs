@@ -13,6 +13,7 @@ use waltz_store::Entry;
 use crate::client::Client;
 use crate::live::{Gateway, Live};
 use crate::pipeline::Stop;
+use crate::receive::Incoming;
 use crate::reply;
 use crate::respond::{Responded, Terminal, common_headers};
 use crate::settings::{RecordText, Settings};
@@ -98,12 +99,13 @@ pub async fn record_stop(
 }
 
 /// Records an exchange whose task panicked. Its client's connection just ends, but it is not forgotten.
-pub fn record_panic(mut record: Box<ExchangeRecord>, began: Instant, gateway: &Gateway, live: &Live) {
-    tracing::error!(request_id = %record.id, "an exchange panicked");
+pub fn record_panic(incoming: &Incoming, gateway: &Gateway, live: &Live) {
+    tracing::error!(request_id = %incoming.request_id, "an exchange panicked");
+    let mut record = Box::new(incoming.blank_record());
     record.response_id = None;
     record.status = 500;
     record.error = Some("internal_error".to_owned());
-    append(gateway, live, record, (began, Duration::ZERO), false).ok();
+    append(gateway, live, record, (incoming.began, Duration::ZERO), false).ok();
 }
 
 /// Refuses to begin what could not be recorded, where that is required: nobody is paid for an answer that must

@@ -2,7 +2,7 @@
 //! which waits until the exchange is on record.
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use waltz_exchange::Verdict;
@@ -17,7 +17,7 @@ use crate::dialect::Dialect;
 use crate::feedback::Raw;
 use crate::personal;
 use crate::pipeline::Stop;
-use crate::reply;
+use crate::reply::{self, name};
 use crate::route::Routed;
 
 /// An answer of which only the end is missing.
@@ -86,8 +86,9 @@ pub async fn respond(coached: Coached, client: &Client) -> Result<Responded, Sto
         let mut headers = reply::json_headers();
         final_headers(&mut headers, &record, rounds);
         let overhead = began.elapsed().saturating_sub(waited);
-        reply::set(&mut headers, "x-waltz-overhead-ms", &format!("{:.3}", overhead.as_secs_f64() * 1e3));
-        reply::set(&mut headers, "openai-processing-ms", &began.elapsed().as_millis().to_string());
+        reply::set(&mut headers, &name::OVERHEAD, &format!("{:.3}", overhead.as_secs_f64() * 1e3));
+        let elapsed = u32::try_from(began.elapsed().as_millis()).unwrap_or(u32::MAX);
+        reply::set_count(&mut headers, &name::PROCESSING, elapsed);
         Terminal::Whole(StatusCode::OK, headers, body)
     };
     Ok(Responded { record, began, waited, terminal })
@@ -107,7 +108,7 @@ pub fn pending_headers(routed: &Routed) -> HeaderMap {
     let mut headers = reply::stream_headers();
     let decision = if routed.may_change { "pending" } else { "passthrough" };
     common_headers(&mut headers, record);
-    reply::set(&mut headers, "x-waltz-decision", decision);
+    headers.insert(&name::DECISION, HeaderValue::from_static(decision));
     reply::set(&mut headers, "x-waltz-window", routed.release.as_str());
     headers
 }
@@ -115,8 +116,8 @@ pub fn pending_headers(routed: &Routed) -> HeaderMap {
 /// The headers of a whole reply.
 pub fn final_headers(headers: &mut HeaderMap, record: &ExchangeRecord, rounds: u32) {
     common_headers(headers, record);
-    reply::set(headers, "x-waltz-decision", record.decision.as_str());
-    reply::set(headers, "x-waltz-rounds", &rounds.to_string());
+    headers.insert(&name::DECISION, HeaderValue::from_static(record.decision.as_str()));
+    reply::set_count(headers, &name::ROUNDS, rounds);
     if let Some(reason) = &record.degraded {
         reply::set(headers, "x-waltz-degraded", reason);
     }
@@ -124,14 +125,14 @@ pub fn final_headers(headers: &mut HeaderMap, record: &ExchangeRecord, rounds: u
 
 /// The headers that every answer of an exchange carries, errors too.
 pub fn common_headers(headers: &mut HeaderMap, record: &ExchangeRecord) {
-    reply::set(headers, "x-request-id", &record.id);
-    reply::set(headers, "x-waltz-session-id", &record.session_id);
+    reply::set(headers, &name::REQUEST_ID, &record.id);
+    reply::set(headers, &name::SESSION_ID, &record.session_id);
     if let Some(id) = &record.response_id {
-        reply::set(headers, "x-waltz-response-id", id);
+        reply::set(headers, &name::RESPONSE_ID, id);
     }
-    reply::set(headers, "x-waltz-stage", &record.stage.to_string());
+    reply::set_count(headers, &name::STAGE, record.stage.into());
     if !record.variant.is_empty() {
-        reply::set(headers, "x-waltz-variant", &record.variant);
+        reply::set(headers, &name::VARIANT, &record.variant);
     }
     if record.route_reason.is_some() {
         reply::set(headers, "x-waltz-agent", &record.agent);

@@ -31,10 +31,11 @@ use crate::client::Client;
 use crate::dialect::{Dialect, MESSAGES};
 use crate::idempotency;
 use crate::live::{Gateway, Live};
+use crate::pipeline;
 use crate::receive::{Incoming, Planned};
 use crate::record::Recorded;
+use crate::reply::{self, name};
 use crate::underway::{Underway, begin, reply_again, reply_from};
-use crate::{pipeline, reply};
 
 /// The description of the interface.
 pub const OPENAPI: &str = include_str!("../openapi.json");
@@ -92,12 +93,12 @@ pub(crate) async fn answer(gateway: Arc<Gateway>, others: Others, request: Reque
         Some(refusal) => refusal,
         None => dispatch(gateway, others, request, request_id.clone()).await,
     };
-    if !response.headers().contains_key("x-request-id") {
-        reply::set(response.headers_mut(), "x-request-id", &request_id);
+    let headers = response.headers_mut();
+    if !headers.contains_key(&name::REQUEST_ID) {
+        reply::set(headers, &name::REQUEST_ID, &request_id);
     }
-    // The name that Anthropic's SDK looks for.
-    if let Some(id) = response.headers().get("x-request-id").cloned() {
-        response.headers_mut().insert("request-id", id);
+    if let Some(id) = headers.get(&name::REQUEST_ID).cloned() {
+        headers.insert(&name::ANTHROPIC_REQUEST_ID, id);
     }
     response
 }
@@ -255,7 +256,7 @@ async fn exchange<F>(
     admitted: Admitted,
     body: Body,
     path: &'static str,
-    run: impl FnOnce(Arc<Gateway>, Arc<Live>, Incoming, Client) -> F + Send + 'static,
+    run: impl FnOnce(Arc<Gateway>, Arc<Live>, Arc<Incoming>, Client) -> F + Send + 'static,
 ) -> Response
 where
     F: Future<Output = Recorded> + Send + 'static,

@@ -33,7 +33,7 @@ pub(crate) fn begin<F>(
     admitted: Admitted,
     body: Bytes,
     path: &'static str,
-    run: impl FnOnce(Arc<Gateway>, Arc<Live>, Incoming, Client) -> F + Send + 'static,
+    run: impl FnOnce(Arc<Gateway>, Arc<Live>, Arc<Incoming>, Client) -> F + Send + 'static,
 ) -> (Exchange, Line)
 where
     F: Future<Output = Recorded> + Send + 'static,
@@ -43,15 +43,16 @@ where
         line(live.settings.heartbeat, live.settings.patience, gateway.stopping.clone(), Dialect::of(path));
     let response_id = gateway.signer.response_id(&request_id);
     let incoming = Incoming { request_id, response_id, path, at, began, headers, body, caller, planned };
+    let incoming = Arc::new(incoming);
     let seen = Arc::clone(&live);
     let guarded = Arc::clone(gateway);
-    // What is put on record should the exchange panic: all that is known before it begins.
-    let blank = Box::new(incoming.blank_record());
+    // Should the exchange panic, what is known before it begins is put on record.
+    let known = Arc::clone(&incoming);
     // Boxed, and made inside: the future of a whole exchange is large, and every hand it goes through copies it.
     let exchange = Box::pin(async move {
         let exchange = AssertUnwindSafe(run(Arc::clone(&guarded), live, incoming, client)).catch_unwind();
         if exchange.await.is_err() {
-            record_panic(blank, began, &guarded, &seen);
+            record_panic(&known, &guarded, &seen);
         }
     });
     (exchange, line)

@@ -4,7 +4,7 @@ mod choice;
 
 use serde_json::{Map, Value, json};
 
-use crate::json;
+use crate::json::{self, Fields as _};
 pub use choice::Choice;
 use choice::collect_words;
 
@@ -64,7 +64,7 @@ impl Answer {
                 return Err(AnswerError::Missing("choices[].message"));
             };
             let readable = matches!(
-                message.get("content"),
+                message.field("content"),
                 None | Some(Value::Null | Value::String(_) | Value::Array(_))
             );
             if !readable {
@@ -97,14 +97,15 @@ impl Answer {
 
     /// The answer's id.
     pub fn id(&self) -> Option<&str> {
-        self.head.get("id").and_then(Value::as_str)
+        self.head.field("id").and_then(Value::as_str)
     }
 
     /// Prompt and completion tokens, when the upstream reported them.
     pub fn usage(&self) -> Option<(u64, u64)> {
-        let usage = self.head.get("usage")?;
+        let usage = self.head.field("usage")?;
         // What no answer can have is not counted in full: sums of it would run over.
-        let count = |name: &str| usage.get(name).and_then(Value::as_u64).map(|count| count.min(MOST_TOKENS));
+        let count =
+            |name: &str| usage.field(name).and_then(Value::as_u64).map(|count| count.min(MOST_TOKENS));
         Some((count("prompt_tokens")?, count("completion_tokens")?))
     }
 
@@ -145,11 +146,11 @@ impl Answer {
     pub fn to_chunks(&self, include_usage: bool) -> Vec<Value> {
         let mut chunks = Vec::new();
         for choice in &self.choices {
-            let mut logprobs = choice.rest.get("logprobs").filter(|logprobs| !logprobs.is_null());
+            let mut logprobs = choice.rest.field("logprobs").filter(|logprobs| !logprobs.is_null());
             for delta in choice.deltas() {
                 let mut part = json!({"index": choice.index, "delta": delta, "finish_reason": null});
                 // They go with the first words; clients join them per choice.
-                if part["delta"].get("role").is_none()
+                if part["delta"].field("role").is_none()
                     && let Some(logprobs) = logprobs.take()
                 {
                     part["logprobs"] = logprobs.clone();
@@ -162,7 +163,7 @@ impl Answer {
                 include_usage,
             ));
         }
-        if include_usage && let Some(usage) = self.head.get("usage") {
+        if include_usage && let Some(usage) = self.head.field("usage") {
             let mut chunk = self.chunk(json!([]), false);
             chunk["usage"] = usage.clone();
             chunks.push(chunk);
@@ -182,7 +183,7 @@ impl Answer {
         }
         let mut chunks = rest.to_chunks(self.head.contains_key("usage"));
         // The role went out with the beginning.
-        chunks.retain(|chunk| chunk["choices"][0]["delta"].get("role").is_none());
+        chunks.retain(|chunk| chunk["choices"][0]["delta"].field("role").is_none());
         Some(chunks)
     }
 
@@ -216,7 +217,7 @@ pub(crate) fn reason_of(value: Option<Value>) -> Result<Option<String>, AnswerEr
 }
 
 pub(super) fn index_of(fields: &Map<String, Value>) -> Option<u32> {
-    fields.get("index").and_then(Value::as_u64).and_then(|index| u32::try_from(index).ok())
+    fields.field("index").and_then(Value::as_u64).and_then(|index| u32::try_from(index).ok())
 }
 
 pub(super) fn text_of(value: Option<Value>) -> Option<String> {

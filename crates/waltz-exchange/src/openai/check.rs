@@ -4,6 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::ApiError;
+use crate::json::Fields as _;
 
 const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];
 
@@ -17,7 +18,7 @@ pub(super) fn chat_request(body: &Map<String, Value>) -> Result<(), ApiError> {
 
 /// A model's name: short, and safe to log and to index.
 pub fn check_model(body: &Map<String, Value>) -> Result<(), ApiError> {
-    let model = match body.get("model") {
+    let model = match body.field("model") {
         None => return Err(ApiError::invalid("you must provide a `model`", Some("model"))),
         Some(Value::String(model)) => model,
         Some(_) => return Err(ApiError::invalid("`model` must be a string", Some("model"))),
@@ -32,7 +33,7 @@ pub fn check_model(body: &Map<String, Value>) -> Result<(), ApiError> {
 }
 
 fn check_messages(body: &Map<String, Value>) -> Result<(), ApiError> {
-    let Some(Value::Array(messages)) = body.get("messages") else {
+    let Some(Value::Array(messages)) = body.field("messages") else {
         return Err(ApiError::invalid("`messages` must be an array", Some("messages")));
     };
     if messages.is_empty() {
@@ -43,12 +44,12 @@ fn check_messages(body: &Map<String, Value>) -> Result<(), ApiError> {
         let Some(message) = message.as_object() else {
             return Err(ApiError::invalid(format!("`{}` must be an object", at("")), Some(&at(""))));
         };
-        let role = message.get("role").and_then(Value::as_str);
+        let role = message.field("role").and_then(Value::as_str);
         if !role.is_some_and(|role| ROLES.contains(&role)) {
             let message = format!("`{}` must be one of {}", at(".role"), ROLES.join(", "));
             return Err(ApiError::invalid(message, Some(&at(".role"))));
         }
-        match message.get("content") {
+        match message.field("content") {
             None | Some(Value::Null | Value::String(_)) => {}
             Some(Value::Array(parts)) if parts.iter().all(Value::is_object) => {}
             Some(_) => {
@@ -61,7 +62,7 @@ fn check_messages(body: &Map<String, Value>) -> Result<(), ApiError> {
 }
 
 fn check_scalars(body: &Map<String, Value>) -> Result<(), ApiError> {
-    let present = |name: &str| body.get(name).filter(|value| !value.is_null());
+    let present = |name: &str| body.field(name).filter(|value| !value.is_null());
     for name in ["stream", "logprobs"] {
         if present(name).is_some_and(|value| !value.is_boolean()) {
             return Err(ApiError::invalid(format!("`{name}` must be true or false"), Some(name)));
@@ -94,15 +95,17 @@ fn check_scalars(body: &Map<String, Value>) -> Result<(), ApiError> {
 }
 
 fn check_moderation(body: &Map<String, Value>) -> Result<(), ApiError> {
-    let Some(moderation) = body.get("moderation").filter(|value| !value.is_null()) else {
+    let Some(moderation) = body.field("moderation").filter(|value| !value.is_null()) else {
         return Ok(());
     };
     if !moderation.is_object() {
         return Err(ApiError::invalid("`moderation` must be an object", Some("moderation")));
     }
     for side in ["input", "output"] {
-        let mode =
-            moderation.get("policy").and_then(|policy| policy.get(side)).and_then(|side| side.get("mode"));
+        let mode = moderation
+            .field("policy")
+            .and_then(|policy| policy.get(side))
+            .and_then(|side| side.field("mode"));
         if mode.is_some_and(|mode| !matches!(mode.as_str(), Some("score" | "block"))) {
             let param = format!("moderation.policy.{side}.mode");
             return Err(ApiError::invalid(format!("`{param}` must be \"score\" or \"block\""), Some(&param)));

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use super::{ApiError, check};
-use crate::json;
+use crate::json::{self, Fields as _};
 
 /// The body of `POST /v1/chat/completions`.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,12 +91,12 @@ impl ChatRequest {
 
     /// The model that was asked for.
     pub fn model(&self) -> &str {
-        self.body.get("model").and_then(Value::as_str).unwrap_or_default()
+        self.body.field("model").and_then(Value::as_str).unwrap_or_default()
     }
 
     /// The conversation.
     pub fn messages(&self) -> &[Value] {
-        self.body.get("messages").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+        self.body.field("messages").and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
 
     /// Whether a stream was asked for.
@@ -107,21 +107,24 @@ impl ChatRequest {
     /// Whether the stream should end with a usage chunk.
     pub fn include_usage(&self) -> bool {
         self.body
-            .get("stream_options")
-            .and_then(|options| options.get("include_usage"))
+            .field("stream_options")
+            .and_then(|options| options.field("include_usage"))
             .and_then(Value::as_bool)
             .unwrap_or(false)
     }
 
     /// How many choices were asked for.
     pub fn choice_count(&self) -> u64 {
-        self.body.get("n").and_then(Value::as_u64).unwrap_or(1)
+        self.body.field("n").and_then(Value::as_u64).unwrap_or(1)
     }
 
     /// Whether the answer's text must be JSON.
     pub fn wants_json(&self) -> bool {
-        let format =
-            self.body.get("response_format").and_then(|format| format.get("type")).and_then(Value::as_str);
+        let format = self
+            .body
+            .field("response_format")
+            .and_then(|format| format.field("type"))
+            .and_then(Value::as_str);
         format.is_some_and(|kind| kind != "text")
     }
 
@@ -129,7 +132,7 @@ impl ChatRequest {
     /// parse the text, so that a refusal belongs into `message.refusal`.
     pub fn is_structured(&self) -> bool {
         let strict_tool = self.tools().iter().any(|tool| {
-            tool.get("function").and_then(|function| function.get("strict")).and_then(Value::as_bool)
+            tool.field("function").and_then(|function| function.field("strict")).and_then(Value::as_bool)
                 == Some(true)
         });
         self.wants_json() || strict_tool
@@ -137,28 +140,29 @@ impl ChatRequest {
 
     /// The tools that are offered.
     pub fn tools(&self) -> &[Value] {
-        self.body.get("tools").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+        self.body.field("tools").and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
 
     /// The end user: `safety_identifier`, or the older `user`.
     pub fn subject(&self) -> Option<&str> {
-        let field = |name: &str| self.body.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let field =
+            |name: &str| self.body.field(name).and_then(Value::as_str).filter(|text| !text.is_empty());
         field("safety_identifier").or_else(|| field("user"))
     }
 
     /// A string in `metadata`, such as `session_id` or `task_type`.
     pub fn metadata(&self, key: &str) -> Option<&str> {
-        self.body.get("metadata").and_then(|metadata| metadata.get(key)).and_then(Value::as_str)
+        self.body.field("metadata").and_then(|metadata| metadata.get(key)).and_then(Value::as_str)
     }
 
     /// The `moderation` parameter, when it was given.
     pub fn moderation(&self) -> Option<Moderation> {
-        let moderation = self.body.get("moderation")?.as_object()?;
+        let moderation = self.body.field("moderation")?.as_object()?;
         let mode = |side: &str| {
             let mode = moderation
-                .get("policy")
+                .field("policy")
                 .and_then(|policy| policy.get(side))
-                .and_then(|side| side.get("mode"));
+                .and_then(|side| side.field("mode"));
             if mode.and_then(Value::as_str) == Some("block") {
                 ModerationMode::Block
             } else {
@@ -172,20 +176,18 @@ impl ChatRequest {
     /// refusals, names and arguments of tool calls, tool results, tool definitions, schemas and
     /// predictions.
     pub fn texts(&self) -> Vec<TextField<'_>> {
-        let mut fields = Vec::new();
+        let mut fields = Vec::with_capacity(self.messages().len());
         for (position, message) in self.messages().iter().enumerate() {
-            let speaker = match message.get("role").and_then(Value::as_str) {
+            let speaker = match message.field("role").and_then(Value::as_str) {
                 Some("user") => Speaker::User,
                 Some("assistant") => Speaker::Assistant,
                 Some("tool" | "function") => Speaker::Tool,
                 _ => Speaker::Operator,
             };
-            for text in message_texts(message) {
-                fields.push(TextField { speaker, message: Some(position), text });
-            }
+            message_texts(message, |text| fields.push(TextField { speaker, message: Some(position), text }));
         }
         for name in ["tools", "functions", "response_format", "prediction"] {
-            if let Some(value) = self.body.get(name) {
+            if let Some(value) = self.body.field(name) {
                 let mut texts = Vec::new();
                 collect_strings(value, &mut texts);
                 fields.extend(texts.into_iter().map(|text| TextField {
@@ -202,8 +204,8 @@ impl ChatRequest {
     /// message that called no tool. Tool results of the turn belong to it.
     pub fn turn_start(&self) -> usize {
         let ended = self.messages().iter().rposition(|message| {
-            message.get("role").and_then(Value::as_str) == Some("assistant")
-                && message.get("tool_calls").and_then(Value::as_array).is_none_or(Vec::is_empty)
+            message.field("role").and_then(Value::as_str) == Some("assistant")
+                && message.field("tool_calls").and_then(Value::as_array).is_none_or(Vec::is_empty)
         });
         ended.map_or(0, |position| position + 1)
     }
@@ -263,55 +265,53 @@ impl ChatRequest {
     }
 
     fn flag(&self, name: &str) -> bool {
-        self.body.get(name).and_then(Value::as_bool).unwrap_or(false)
+        self.body.field(name).and_then(Value::as_bool).unwrap_or(false)
     }
 }
 
-/// The texts of one message.
-fn message_texts(message: &Value) -> Vec<Cow<'_, str>> {
-    let mut texts = Vec::new();
-    match message.get("content") {
-        Some(Value::String(text)) => texts.push(Cow::Borrowed(text.as_str())),
+/// Hands on the texts of one message.
+fn message_texts<'a>(message: &'a Value, mut push: impl FnMut(Cow<'a, str>)) {
+    match message.field("content") {
+        Some(Value::String(text)) => push(Cow::Borrowed(text.as_str())),
         Some(Value::Array(parts)) => {
             for part in parts {
                 // An image's address is data, not words; its other fields are read like text.
                 for name in ["text", "refusal"] {
-                    if let Some(text) = part.get(name).and_then(Value::as_str) {
-                        texts.push(Cow::Borrowed(text));
+                    if let Some(text) = part.field(name).and_then(Value::as_str) {
+                        push(Cow::Borrowed(text));
                     }
                 }
                 if let Some(file) =
-                    part.get("file").and_then(|file| file.get("filename")).and_then(Value::as_str)
+                    part.field("file").and_then(|file| file.field("filename")).and_then(Value::as_str)
                 {
-                    texts.push(Cow::Borrowed(file));
+                    push(Cow::Borrowed(file));
                 }
             }
         }
         _ => {}
     }
     for name in ["refusal", "reasoning_content", "reasoning"] {
-        if let Some(text) = message.get(name).and_then(Value::as_str) {
-            texts.push(Cow::Borrowed(text));
+        if let Some(text) = message.field(name).and_then(Value::as_str) {
+            push(Cow::Borrowed(text));
         }
     }
-    let calls = message.get("tool_calls").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    texts.extend(calls.iter().map(tool_call_text).map(Cow::Owned));
-    if let Some(call) = message.get("function_call").and_then(function_text) {
-        texts.push(Cow::Owned(call));
+    let calls = message.field("tool_calls").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    calls.iter().for_each(|call| push(Cow::Owned(tool_call_text(call))));
+    if let Some(call) = message.field("function_call").and_then(function_text) {
+        push(Cow::Owned(call));
     }
-    texts
 }
 
 /// A tool call as one text: its name, and the strings inside its arguments with escapes undone, so
 /// that a rule reads what the tool would get. A call of a form waltz does not know is read string by
 /// string.
 pub(super) fn tool_call_text(call: &Value) -> String {
-    if let Some(text) = call.get("function").and_then(function_text) {
+    if let Some(text) = call.field("function").and_then(function_text) {
         return text;
     }
-    if let Some(custom) = call.get("custom")
+    if let Some(custom) = call.field("custom")
         && let (Some(name), Some(input)) =
-            (custom.get("name").and_then(Value::as_str), custom.get("input").and_then(Value::as_str))
+            (custom.field("name").and_then(Value::as_str), custom.field("input").and_then(Value::as_str))
     {
         return format!("{name}: {input}");
     }
@@ -321,9 +321,9 @@ pub(super) fn tool_call_text(call: &Value) -> String {
 }
 
 fn function_text(function: &Value) -> Option<String> {
-    let name = function.get("name").and_then(Value::as_str).unwrap_or_default();
+    let name = function.field("name").and_then(Value::as_str).unwrap_or_default();
     let parsed;
-    let arguments = match function.get("arguments") {
+    let arguments = match function.field("arguments") {
         None | Some(Value::Null) => return Some(format!("{name}: ")),
         Some(Value::String(text)) => match serde_json::from_str::<Value>(text) {
             Ok(value) => {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, AnswerError, Choice, index_of, reason_of};
+use crate::json::Fields as _;
 
 /// Puts the chunks of a stream together into one answer.
 #[derive(Debug, Default)]
@@ -22,10 +23,10 @@ impl StreamAssembler {
         {
             return false;
         }
-        let items = chunk.get("choices").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let items = chunk.field("choices").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         items.iter().filter_map(Value::as_object).all(|item| {
             let ended = self.choices.get(&index_of(item).unwrap_or(0)).is_some_and(Choice::has_ended);
-            let adds = |name: &str| item.get(name).is_some_and(|value| !is_blank(value));
+            let adds = |name: &str| item.field(name).is_some_and(|value| !is_blank(value));
             !ended || !(adds("delta") || adds("finish_reason"))
         })
     }
@@ -105,7 +106,7 @@ impl StreamAssembler {
 }
 
 fn id_of(fields: &Map<String, Value>) -> Option<&str> {
-    fields.get("id").and_then(Value::as_str).filter(|id| !id.is_empty())
+    fields.field("id").and_then(Value::as_str).filter(|id| !id.is_empty())
 }
 
 /// Whether a value says nothing: null, empty, or made of such values alone.
@@ -160,9 +161,9 @@ fn merge_field(fields: &mut Map<String, Value>, name: String, value: Value) -> R
 /// Adds a fragment to the call of the same index.
 fn merge_tool_call(held: &mut Value, call: Value) {
     let (Value::Array(calls), Value::Object(fragment)) = (held, call) else { return };
-    let index = fragment.get("index").cloned();
+    let index = fragment.field("index").cloned();
     let known =
-        index.as_ref().and_then(|index| calls.iter().position(|call| call.get("index") == Some(index)));
+        index.as_ref().and_then(|index| calls.iter().position(|call| call.field("index") == Some(index)));
     match known {
         Some(position) => merge_fields(&mut calls[position], fragment),
         None => calls.push(Value::Object(fragment)),

@@ -24,9 +24,14 @@ use crate::respond::{Responded, Terminal, final_headers};
 use crate::{draft, personal, reply, route};
 
 /// Answers one request on its own task.
-pub async fn run(gateway: Arc<Gateway>, live: Arc<Live>, incoming: Incoming, mut client: Client) -> Recorded {
+pub async fn run(
+    gateway: Arc<Gateway>,
+    live: Arc<Live>,
+    incoming: Arc<Incoming>,
+    mut client: Client,
+) -> Recorded {
     let began = incoming.began;
-    match pass_through(&gateway, &live, incoming, &client).await {
+    match pass_through(&gateway, &live, &incoming, &client).await {
         Ok(responded) => record(responded, &gateway, &live, &mut client).await,
         Err(stop) => record_stop(stop, began, &gateway, &live, &mut client).await,
     }
@@ -35,7 +40,7 @@ pub async fn run(gateway: Arc<Gateway>, live: Arc<Live>, incoming: Incoming, mut
 async fn pass_through(
     gateway: &Gateway,
     live: &Live,
-    incoming: Incoming,
+    incoming: &Incoming,
     client: &Client,
 ) -> Result<Responded, Stop> {
     let mut entry = Box::new(incoming.blank_record());
@@ -43,7 +48,7 @@ async fn pass_through(
         return Err(Stop::new(entry, Decision::Failed, error));
     }
     let Incoming { began, body, .. } = incoming;
-    let mut parsed = match strict_json::parse_object(&body) {
+    let mut parsed = match strict_json::parse_object(body) {
         Ok(parsed) => parsed,
         Err(error) => {
             let error = ApiError::invalid(format!("the request body is not valid JSON: {error}"), None);
@@ -121,5 +126,5 @@ async fn pass_through(
     let mut headers = reply::json_headers();
     final_headers(&mut headers, &entry, 0);
     let terminal = Terminal::Whole(http::StatusCode::OK, headers, bytes);
-    Ok(Responded { record: entry, began, waited, terminal })
+    Ok(Responded { record: entry, began: *began, waited, terminal })
 }

@@ -69,9 +69,14 @@ struct Revision<'a> {
 }
 
 /// Answers one request on its own task.
-pub async fn run(gateway: Arc<Gateway>, live: Arc<Live>, incoming: Incoming, mut client: Client) -> Recorded {
+pub async fn run(
+    gateway: Arc<Gateway>,
+    live: Arc<Live>,
+    incoming: Arc<Incoming>,
+    mut client: Client,
+) -> Recorded {
     let began = incoming.began;
-    match evaluate(&gateway, &live, incoming, &client).await {
+    match evaluate(&gateway, &live, &incoming, &client).await {
         Ok(responded) => record(responded, &gateway, &live, &mut client).await,
         Err(stop) => record_stop(stop, began, &gateway, &live, &mut client).await,
     }
@@ -80,7 +85,7 @@ pub async fn run(gateway: Arc<Gateway>, live: Arc<Live>, incoming: Incoming, mut
 async fn evaluate(
     gateway: &Gateway,
     live: &Live,
-    incoming: Incoming,
+    incoming: &Incoming,
     client: &Client,
 ) -> Result<Responded, Stop> {
     let mut entry = Box::new(incoming.blank_record());

@@ -60,9 +60,14 @@ struct Over {
 }
 
 /// Answers one request on its own task.
-pub async fn run(gateway: Arc<Gateway>, live: Arc<Live>, incoming: Incoming, mut client: Client) -> Recorded {
+pub async fn run(
+    gateway: Arc<Gateway>,
+    live: Arc<Live>,
+    incoming: Arc<Incoming>,
+    mut client: Client,
+) -> Recorded {
     let began = incoming.began;
-    match carry_out(&gateway, &live, incoming, &mut client).await {
+    match carry_out(&gateway, &live, &incoming, &mut client).await {
         Ok(Over { terminal, unrecorded: Some(entry) }) => {
             let responded =
                 Responded { record: record_of_none(entry), began, waited: Duration::ZERO, terminal };
@@ -83,7 +88,7 @@ pub async fn run(gateway: Arc<Gateway>, live: Arc<Live>, incoming: Incoming, mut
 async fn carry_out(
     gateway: &Arc<Gateway>,
     live: &Arc<Live>,
-    incoming: Incoming,
+    incoming: &Incoming,
     client: &mut Client,
 ) -> Result<Over, Stop> {
     let mut entry = Box::new(incoming.blank_record());
@@ -128,7 +133,7 @@ async fn carry_out(
         if gateway.draining.is_cancelled() { Some("the gateway is shutting down".to_owned()) } else { over() }
     };
     let begun = AtomicBool::new(false);
-    let context = task::Context { gateway, incoming: &incoming, run: &entry, subject, until, begun: &begun };
+    let context = task::Context { gateway, incoming, run: &entry, subject, until, begun: &begun };
     let work = async {
         tell(stream.then(|| json!({"event": "planned", "plan": plan}))).await?;
         let critical_task_types = &live.settings.policy.critical_task_types;

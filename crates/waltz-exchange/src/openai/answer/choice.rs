@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::json::Fields as _;
 use crate::openai::request::tool_call_text;
 
 /// One choice of an answer.
@@ -29,7 +30,7 @@ impl Choice {
             return text.to_owned();
         }
         let mut parts = Vec::new();
-        if let Some(content) = self.message.get("content") {
+        if let Some(content) = self.message.field("content") {
             collect_words("content", content, &mut parts);
         }
         for (name, value) in &self.message {
@@ -54,12 +55,12 @@ impl Choice {
     pub fn said(&self) -> Option<String> {
         let part =
             |part: &Value| (part["type"] == "text").then(|| part["text"].as_str().map(str::to_owned))?;
-        let content = match self.message.get("content") {
+        let content = match self.message.field("content") {
             Some(Value::String(text)) => text.clone(),
             Some(Value::Array(parts)) => parts.iter().filter_map(part).collect(),
             _ => String::new(),
         };
-        let refusal = || self.message.get("refusal").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let refusal = || self.message.field("refusal").and_then(Value::as_str).unwrap_or_default().to_owned();
         let said = if content.is_empty() { refusal() } else { content };
         (!said.is_empty()).then_some(said)
     }
@@ -67,7 +68,7 @@ impl Choice {
     /// What the choice would do: its tool calls as one text, empty when there are none.
     pub fn acts(&self) -> String {
         let mut acts: Vec<String> = self.tool_calls().iter().map(tool_call_text).collect();
-        if let Some(call) = self.message.get("function_call").filter(|call| call.is_object()) {
+        if let Some(call) = self.message.field("function_call").filter(|call| call.is_object()) {
             acts.push(tool_call_text(&json!({"function": call})));
         }
         acts.join("\n")
@@ -92,7 +93,7 @@ impl Choice {
             _ => value.is_null(),
         });
         let rest = self.rest.iter().all(|(name, value)| name == "logprobs" || value.is_null());
-        (alone && rest).then(|| self.message.get("content").and_then(Value::as_str)).flatten()
+        (alone && rest).then(|| self.message.field("content").and_then(Value::as_str)).flatten()
     }
 
     /// Whether the reason for its end came.
@@ -102,7 +103,7 @@ impl Choice {
 
     /// The tool calls of the message.
     pub fn tool_calls(&self) -> &[Value] {
-        self.message.get("tool_calls").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+        self.message.field("tool_calls").and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
 
     /// Puts a new text in place of everything the message said: tool calls, reasoning, log-probabilities
@@ -133,7 +134,7 @@ impl Choice {
     }
 
     pub(super) fn deltas(&self) -> Vec<Value> {
-        let role = self.message.get("role").cloned().unwrap_or_else(|| json!("assistant"));
+        let role = self.message.field("role").cloned().unwrap_or_else(|| json!("assistant"));
         let mut deltas = vec![json!({"role": role, "content": ""})];
         // Clients show what comes as it comes: thinking before what it led to, and what is done last.
         let place = |name: &str| match THINKING.iter().position(|thinking| *thinking == name) {
