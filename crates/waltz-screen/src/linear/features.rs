@@ -84,18 +84,24 @@ impl Text {
         true
     }
 
+    /// The hash of a word.
+    pub(super) fn hash(&self, index: usize) -> u64 {
+        hashed(WORD_SEED, self.word(index))
+    }
+
     /// A word, cut where it is too long.
-    pub(super) fn word(&self, index: usize) -> &[u8] {
+    fn word(&self, index: usize) -> &[u8] {
         let marked = self.marked_word(index);
         &marked[1..marked.len().min(LONGEST_WORD + 2) - 1]
     }
 
     /// What a word is known by.
+    #[inline]
     pub(super) fn key(&self, index: usize) -> Key {
         let view = &self.words;
         let start = view.words[index].at as usize;
         let end = view.words.get(index + 1).map_or(view.text.len(), |next| next.at as usize);
-        Key::new(&view.text.as_bytes()[start..], end - 1 - start)
+        Key::new(&view.text[start..], end - 1 - start)
     }
 
     /// The whole word with the blanks at either side of it.
@@ -103,7 +109,7 @@ impl Text {
         let view = &self.words;
         let start = view.words[index].at as usize - 1;
         let end = view.words.get(index + 1).map_or(view.text.len(), |next| next.at as usize);
-        &view.text.as_bytes()[start..end]
+        &view.text[start..end]
     }
 }
 
@@ -131,6 +137,8 @@ const NONE: u32 = u32::MAX;
 /// What takes the features of a chunk as they are read. The value of a feature grows with the root of its count, so
 /// that a word that comes often among others gains little.
 pub(super) trait Reader {
+    /// The hash of a word.
+    fn hash(&mut self, text: &Text, index: usize) -> u64;
     /// A pair of words, or an opening.
     fn pair(&mut self, row: usize, count: u32);
     /// A word and its pieces, which count [`PIECE_VALUE`] each; `index` is a place where it stands. Returns the number
@@ -162,6 +170,10 @@ struct OneByOne<E> {
 }
 
 impl<E: FnMut(usize, f32)> Reader for OneByOne<E> {
+    fn hash(&mut self, text: &Text, index: usize) -> u64 {
+        text.hash(index)
+    }
+
     fn pair(&mut self, row: usize, count: u32) {
         (self.emit)(row, value_of(count));
     }
@@ -192,7 +204,7 @@ pub(super) fn read_with(
     counts.clear(2 * (last - first));
     let mut before = PAIR_SEED;
     for index in first..last {
-        let hash = hashed(WORD_SEED, text.word(index));
+        let hash = reader.hash(text, index);
         counts.add(hash, index as u32);
         let pair = before.wrapping_mul(STEP).rotate_left(23) ^ hash;
         counts.add(pair ^ PAIR_SEED, NONE);

@@ -6,7 +6,7 @@ use std::hint::black_box;
 
 use super::COLUMNS;
 use super::features::{PIECE_VALUE, Reader, Text, row, value_of};
-use super::known::{KnownWords, WordSums};
+use super::known::{KnownWords, WordRead};
 use super::pieces::{MOST_PIECES, Pieces};
 
 /// Rows that are summed together: so many weights of a byte fit sixteen bits, whatever they are.
@@ -41,6 +41,12 @@ impl<'a> Sums<'a> {
         std::array::from_fn(|column| self.halves[column] as f32 * PIECE_VALUE + self.others[column])
     }
 
+    #[inline]
+    fn known(&mut self, text: &Text, index: usize) -> &WordRead {
+        let Self { rows, bits, known, pieces, .. } = self;
+        known.get(text.key(index), || read_word(rows, *bits, pieces, text, index))
+    }
+
     #[inline(never)]
     fn close_batch(&mut self) {
         let sums = summed(self.rows, &self.waiting[..self.count]);
@@ -68,10 +74,13 @@ impl Reader for Sums<'_> {
     }
 
     #[inline]
-    fn word(&mut self, text: &Text, index: usize, row: usize, count: u32) -> usize {
-        let Self { rows, bits, known, pieces, .. } = self;
-        let WordSums { halves, pieces } = known
-            .get(text.key(index), row, || word_sums(rows, row, pieces.read(text.marked_word(index)), *bits));
+    fn hash(&mut self, text: &Text, index: usize) -> u64 {
+        self.known(text, index).hash
+    }
+
+    #[inline]
+    fn word(&mut self, text: &Text, index: usize, _row: usize, count: u32) -> usize {
+        let WordRead { halves, pieces, .. } = *self.known(text, index);
         if count == 1 {
             self.halves.iter_mut().zip(halves).for_each(|(sum, half)| *sum += i32::from(half));
         } else {
@@ -82,12 +91,15 @@ impl Reader for Sums<'_> {
     }
 }
 
-/// What a word and its pieces add up to.
+/// Reads a word that is not known.
 #[inline(never)]
-fn word_sums(rows: &[[u8; COLUMNS]], word_row: usize, pieces: &[u64], bits: u32) -> WordSums {
-    let mut numbers = [word_row as u32; MOST_PIECES + 2];
-    numbers[2..].iter_mut().zip(pieces).for_each(|(number, hash)| *number = row(*hash, bits) as u32);
-    WordSums { halves: summed(rows, &numbers[..pieces.len() + 2]), pieces: pieces.len() as u8 }
+fn read_word(rows: &[[u8; COLUMNS]], bits: u32, pieces: &mut Pieces, text: &Text, index: usize) -> WordRead {
+    let hash = text.hash(index);
+    let hashes = pieces.read(text.marked_word(index));
+    // A word counts as much as two of its pieces.
+    let mut numbers = [row(hash, bits) as u32; MOST_PIECES + 2];
+    numbers[2..].iter_mut().zip(hashes).for_each(|(number, hash)| *number = row(*hash, bits) as u32);
+    WordRead { hash, halves: summed(rows, &numbers[..hashes.len() + 2]), pieces: hashes.len() as u8 }
 }
 
 /// The sums of at most [`BATCH`] rows.
