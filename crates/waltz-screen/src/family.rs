@@ -76,7 +76,7 @@ pub(crate) struct Family {
 
 /// A term as it stands in a view of words, with its blanks: ` hack ` or, for a prefix, ` hack`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Term(pub(crate) String);
+pub(crate) struct Term(pub(crate) Vec<u8>);
 
 /// A family as written in a file.
 #[derive(Deserialize)]

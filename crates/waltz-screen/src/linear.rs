@@ -6,15 +6,19 @@
 //! [`UNSURE_FROM`] and [`UNSURE_TO`] it is unsure.
 
 mod features;
+mod known;
+mod pieces;
+mod sums;
 mod weights;
 
 use std::borrow::Cow;
-use std::hint::black_box;
 
 pub use features::{CHUNK_WORDS, Text, read as read_features};
 pub use weights::{CATEGORIES, COLUMNS, CONTEXT, Edges, Figures, PROMPT, REFUSAL, RESPONSE, SCORES, Weights};
 
 use crate::error::WeightsError;
+use known::Memories;
+use sums::Sums;
 
 /// Below this score the judge is sure that nothing is there.
 pub const UNSURE_FROM: f32 = 0.25;
@@ -26,9 +30,10 @@ pub const MOST_THIN: f32 = 0.7;
 static BUILTIN: &[u8] = include_bytes!("../../../models/judge/judge.bin");
 
 /// The linear judge.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct LinearJudge {
     weights: Weights,
+    memories: Memories,
 }
 
 /// What the judge says about a prompt.
@@ -67,7 +72,7 @@ impl LinearJudge {
 
     /// A judge with other weights.
     pub fn new(weights: Weights) -> Self {
-        Self { weights }
+        Self { weights, memories: Memories::default() }
     }
 
     /// The weights.
@@ -114,10 +119,11 @@ impl LinearJudge {
     /// The raw scores of one chunk, one a column, biases included.
     pub fn raw(&self, text: &Text, chunk: usize) -> [f32; COLUMNS] {
         let Weights { bits, figures, table } = &self.weights;
-        let (rows, _) = table.as_chunks::<COLUMNS>();
-        let mut sums = Sums { rows, waiting: [(0, 0.0); BATCH], count: 0, sums: [0.0; COLUMNS] };
-        let length = features::read(text, chunk, *bits, |row, value| sums.add(row, value));
+        let mut memory = self.memories.take();
+        let mut sums = Sums::new(table, *bits, &mut memory.words);
+        let length = features::read_with(text, chunk, *bits, &mut memory.counts, &mut sums);
         let sums = sums.total();
+        self.memories.keep(memory);
         let by_length = if length > 0.0 { 1.0 / length } else { 0.0 };
         std::array::from_fn(|column| {
             let bias = figures.biases.get(column).copied().unwrap_or_default();
@@ -145,55 +151,6 @@ impl LinearJudge {
 
     fn rescaled(&self, score: usize, raw: f32) -> f32 {
         self.weights.figures.edges[score].rescale(raw)
-    }
-}
-
-/// Features that are summed together.
-const BATCH: usize = 256;
-
-/// The sums over the rows of a table, in the order in which rows are added. Rows wait until there are many: most lie
-/// in memory that is far away, and a short loop fetches several at a time.
-struct Sums<'a> {
-    rows: &'a [[u8; COLUMNS]],
-    waiting: [(u32, f32); BATCH],
-    count: usize,
-    sums: [f32; COLUMNS],
-}
-
-impl Sums<'_> {
-    #[inline]
-    fn add(&mut self, row: usize, value: f32) {
-        if self.count == BATCH {
-            self.close_batch();
-        }
-        self.waiting[self.count] = (row as u32, value);
-        self.count += 1;
-    }
-
-    #[inline(never)]
-    fn close_batch(&mut self) {
-        // Nothing depends on these bytes, so that the processor fetches many rows at once.
-        let waiting = &self.waiting[..self.count];
-        black_box(
-            waiting
-                .iter()
-                .filter_map(|(row, _)| self.rows.get(*row as usize))
-                .fold(0, |any, row| any | row[0]),
-        );
-        let mut sums = self.sums;
-        for (row, value) in &self.waiting[..self.count] {
-            let Some(row) = self.rows.get(*row as usize) else { continue };
-            for (sum, weight) in sums.iter_mut().zip(row) {
-                *sum += f32::from(weight.cast_signed()) * value;
-            }
-        }
-        self.sums = sums;
-        self.count = 0;
-    }
-
-    fn total(mut self) -> [f32; COLUMNS] {
-        self.close_batch();
-        self.sums
     }
 }
 

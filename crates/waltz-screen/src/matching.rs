@@ -16,7 +16,7 @@ pub(crate) type ListId = u32;
 #[derive(Default)]
 pub(crate) struct Lists {
     known: HashMap<Vec<Term>, ListId>,
-    terms: HashMap<String, Vec<ListId>>,
+    terms: HashMap<Vec<u8>, Vec<ListId>>,
 }
 
 impl Lists {
@@ -41,16 +41,15 @@ impl Lists {
 
     /// Compiles all lists.
     pub(crate) fn compile(self) -> Matcher {
-        let mut entries: Vec<(String, Vec<ListId>)> = self.terms.into_iter().collect();
+        let mut entries: Vec<(Vec<u8>, Vec<ListId>)> = self.terms.into_iter().collect();
         entries.sort();
         // Every term begins with the blank before a word, which no walk needs to read.
-        let strings: Vec<&[u8]> =
-            entries.iter().map(|(view, _)| view.as_bytes().get(1..).unwrap_or_default()).collect();
+        let strings: Vec<&[u8]> = entries.iter().map(|(view, _)| view.get(1..).unwrap_or_default()).collect();
         let trie = Trie::new(&strings);
         let mut matcher =
             Matcher { trie, terms: Vec::new(), lists_of_terms: Vec::new(), lists: self.known.len() };
         for (view, lists) in entries {
-            let words = view.split_ascii_whitespace().count() as u32;
+            let words = view.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).count() as u32;
             matcher.terms.push(CompiledTerm { words, lists: matcher.lists_of_terms.len() as u32 });
             matcher.lists_of_terms.extend(lists);
         }
@@ -116,7 +115,7 @@ impl Matcher {
         let mut seen = vec![0_u64; self.terms.len().div_ceil(64)];
         let mut present = vec![false; self.lists];
         for (first, word) in view.words.iter().enumerate() {
-            self.trie.walk(&view.text.as_bytes()[word.at as usize..], |index| {
+            self.trie.walk(&view.text[word.at as usize..], |index| {
                 found.push((index, first as u32));
                 let (place, bit) = (index as usize / 64, 1 << (index % 64));
                 if seen[place] & bit == 0 {

@@ -21,12 +21,12 @@ const POLITE_WORDS: f32 = 120.0;
 /// Words of help after which a refusal counts half.
 const HALVING_WORDS: f32 = 220.0;
 /// Answers of a single word that refuse.
-const BARE: [&str; 7] =
-    [" no ", " nope ", " never ", " no way ", " no thanks ", " no thank you ", " absolutely not "];
+const BARE: [&[u8]; 7] =
+    [b" no ", b" nope ", b" never ", b" no way ", b" no thanks ", b" no thank you ", b" absolutely not "];
 
 /// The score, 0 to 1; from 0.5 on the text is a refusal.
 pub(crate) fn score(phrases: &[Phrase], view: &Words, hits: &Hits) -> f32 {
-    if BARE.contains(&view.text.as_str()) {
+    if BARE.contains(&view.text.as_slice()) {
         return 0.7;
     }
     let sentences = view.sentences();

@@ -15,8 +15,8 @@ const SENTENCE_GAP: u32 = 3;
 /// A view of a text as words.
 #[derive(Debug, Default)]
 pub(crate) struct Words {
-    /// The view itself.
-    pub(crate) text: String,
+    /// The view itself: bytes of the normalised text, whole characters only, and blanks.
+    pub(crate) text: Vec<u8>,
     /// The words in order.
     pub(crate) words: Vec<Word>,
     /// Whether a word is odd enough that another spelling should be tried.
@@ -45,7 +45,11 @@ impl Word {
 
 impl Words {
     fn with_capacity(bytes: usize) -> Self {
-        Self { text: String::with_capacity(bytes + 2), words: Vec::with_capacity(bytes / 5 + 2), odd: false }
+        Self {
+            text: Vec::with_capacity(bytes + 2 + EIGHT),
+            words: Vec::with_capacity(bytes / 5 + 2),
+            odd: false,
+        }
     }
 
     /// The number of sentences.
@@ -144,7 +148,7 @@ pub(crate) fn split(normalised: &str, symbols: bool) -> Words {
     if view.words.is_empty() {
         return Words::default();
     }
-    view.text.push(' ');
+    view.text.push(b' ');
     view
 }
 
@@ -157,16 +161,16 @@ struct Read {
 }
 
 /// Reads the word that starts at `start` into the view.
+#[inline]
 fn read_word(view: &mut Words, normalised: &str, start: usize, sentence: u32, symbols: bool) -> Read {
     let bytes = normalised.as_bytes();
     let class = |index: usize| bytes.get(index).map_or(SEPARATOR, |byte| CLASS[usize::from(*byte)]);
-    view.text.push(' ');
+    view.text.push(b' ');
     let view_start = view.text.len();
     let mut read = Read { end: start, bytes: 0, letters: false, digits: false };
-    let mut piece = start;
     let mut at = start;
     loop {
-        let letters = bytes[at..].iter().take_while(|byte| CLASS[usize::from(**byte)] == LETTER).count();
+        let letters = push_letters(&mut view.text, &bytes[at..]);
         read.letters |= letters > 0;
         at += letters;
         match class(at) {
@@ -174,10 +178,8 @@ fn read_word(view: &mut Words, normalised: &str, start: usize, sentence: u32, sy
             SYMBOL if symbols => read.digits = true,
             APOSTROPHE if class(at + 1) == LETTER => {
                 // "don't" is one word; "my ex's phone" is read as "my ex phone".
-                view.text.push_str(&normalised[piece..at]);
                 let possessive = bytes[at + 1] == b's' && !matches!(class(at + 2), LETTER | DIGIT | WIDE);
                 at += if possessive { 2 } else { 1 };
-                piece = at;
                 continue;
             }
             WIDE => {
@@ -186,24 +188,63 @@ fn read_word(view: &mut Words, normalised: &str, start: usize, sentence: u32, sy
                 if stands_alone(character) || !(character.is_alphanumeric() || mark) {
                     break;
                 }
-                at += character.len_utf8();
+                let width = character.len_utf8();
+                view.text.extend_from_slice(&bytes[at..at + width]);
+                at += width;
                 continue;
             }
             _ => break,
         }
+        view.text.push(bytes[at]);
         at += 1;
     }
-    view.text.push_str(&normalised[piece..at]);
     read.end = at;
     read.bytes = view.text.len() - view_start;
     view.words.push(Word { at: view_start as u32, start: start as u32, end: at as u32, sentence });
     read
 }
 
+/// Bytes that are looked at together: most words are shorter.
+const EIGHT: usize = 8;
+
+/// Appends the letters that `bytes` begins with and says how many they are. Eight bytes are copied whatever they are
+/// and cut behind the last letter: where a word ends can hardly be foretold, so that a step for each letter costs more.
+#[inline]
+fn push_letters(text: &mut Vec<u8>, bytes: &[u8]) -> usize {
+    let mut count = 0;
+    while let Some(eight) = bytes[count..].first_chunk::<EIGHT>() {
+        let letters = letters_before(u64::from_le_bytes(*eight));
+        text.extend_from_slice(eight);
+        text.truncate(text.len() - EIGHT + letters);
+        count += letters;
+        if letters < EIGHT {
+            return count;
+        }
+    }
+    let rest = &bytes[count..];
+    let letters = rest.iter().take_while(|byte| CLASS[usize::from(**byte)] == LETTER).count();
+    text.extend_from_slice(&rest[..letters]);
+    count + letters
+}
+
+/// How many letters stand before the first of eight bytes that is none.
+#[inline]
+fn letters_before(eight: u64) -> usize {
+    const EACH: u64 = u64::MAX / 0xff;
+    const HIGH: u64 = 0x80 * EACH;
+    // Capitals differ from small letters in this bit alone, and nothing else becomes a letter by it.
+    let lower = (eight | 0x20 * EACH) & !HIGH;
+    // The highest bit of each byte: no sum reaches into the next one.
+    let from_a = lower + (0x80 - b'a' as u64) * EACH;
+    let behind_z = lower + (0x7f - b'z' as u64) * EACH;
+    let letters = from_a & !behind_z & !eight & HIGH;
+    (!letters & HIGH).trailing_zeros() as usize / EIGHT
+}
+
 fn push_word(view: &mut Words, normalised: &str, start: usize, end: usize, sentence: u32) {
-    view.text.push(' ');
+    view.text.push(b' ');
     let at = view.text.len() as u32;
-    view.text.push_str(&normalised[start..end]);
+    view.text.extend_from_slice(&normalised.as_bytes()[start..end]);
     view.words.push(Word { at, start: start as u32, end: end as u32, sentence });
 }
 

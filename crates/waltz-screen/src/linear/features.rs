@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use super::known::Key;
+use super::pieces::Pieces;
 use crate::normalise::{boundary_before, normalise};
 use crate::words::{self, Words};
 
@@ -15,11 +17,9 @@ pub const CHUNK_WORDS: usize = 512;
 /// rules read all of it.
 const END_BYTES: usize = 64 << 10;
 /// Longer words are cut for hashing: no language needs more, and encoded data would fill the table.
-const LONGEST_WORD: usize = 24;
-/// The pieces of such a word, three at each of its places.
-const MOST_PIECES: usize = 3 * LONGEST_WORD;
+pub(super) const LONGEST_WORD: usize = 24;
 /// A piece of a word counts less than a word, because a word has many pieces.
-const PIECE_VALUE: f32 = 0.5;
+pub(super) const PIECE_VALUE: f32 = 0.5;
 /// Words at the start whose pairs are also hashed apart: an answer shows early whether it refuses.
 const OPENING_WORDS: usize = 12;
 
@@ -31,7 +31,6 @@ const THIN: f32 = 16.0;
 
 const WORD_SEED: u64 = 0x9ae1_6a3b_2f90_404f;
 const PAIR_SEED: u64 = 0xc3a5_c85c_97cb_3127;
-const PIECE_SEED: u64 = 0xb492_b66f_be98_f273;
 const OPENING_SEED: u64 = 0x9fb2_1c65_1e98_df25;
 const STEP: u64 = 0x0000_0100_0000_01b3;
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -85,17 +84,32 @@ impl Text {
         true
     }
 
+    /// The hash of a word.
+    pub(super) fn hash(&self, index: usize) -> u64 {
+        hashed(WORD_SEED, self.word(index))
+    }
+
+    /// A word, cut where it is too long.
     fn word(&self, index: usize) -> &[u8] {
         let marked = self.marked_word(index);
         &marked[1..marked.len().min(LONGEST_WORD + 2) - 1]
     }
 
+    /// What a word is known by.
+    #[inline]
+    pub(super) fn key(&self, index: usize) -> Key {
+        let view = &self.words;
+        let start = view.words[index].at as usize;
+        let end = view.words.get(index + 1).map_or(view.text.len(), |next| next.at as usize);
+        Key::new(&view.text[start..], end - 1 - start)
+    }
+
     /// The whole word with the blanks at either side of it.
-    fn marked_word(&self, index: usize) -> &[u8] {
+    pub(super) fn marked_word(&self, index: usize) -> &[u8] {
         let view = &self.words;
         let start = view.words[index].at as usize - 1;
         let end = view.words.get(index + 1).map_or(view.text.len(), |next| next.at as usize);
-        &view.text.as_bytes()[start..end]
+        &view.text[start..end]
     }
 }
 
@@ -109,6 +123,7 @@ fn ends(text: &str) -> Cow<'_, str> {
 }
 
 /// A word or a pair of words, and how often it stands in the chunk.
+#[derive(Clone, Copy, Debug)]
 struct Entry {
     hash: u64,
     count: u32,
@@ -119,125 +134,114 @@ struct Entry {
 /// No word.
 const NONE: u32 = u32::MAX;
 
+/// What takes the features of a chunk as they are read. The value of a feature grows with the root of its count, so
+/// that a word that comes often among others gains little.
+pub(super) trait Reader {
+    /// The hash of a word.
+    fn hash(&mut self, text: &Text, index: usize) -> u64;
+    /// A pair of words, or an opening.
+    fn pair(&mut self, row: usize, count: u32);
+    /// A word and its pieces, which count [`PIECE_VALUE`] each; `index` is a place where it stands. Returns the number
+    /// of pieces.
+    fn word(&mut self, text: &Text, index: usize, row: usize, count: u32) -> usize;
+}
+
+/// The row of a table with 2 to the `bits` rows.
+pub(super) fn row(hash: u64, bits: u32) -> usize {
+    ((hash ^ (hash >> 29)).wrapping_mul(MIX) >> (64 - bits)) as usize
+}
+
+/// The value of a feature that stands so often in a chunk; almost every one stands there once.
+pub(super) fn value_of(count: u32) -> f32 {
+    if count == 1 { 1.0 } else { (count as f32).sqrt() }
+}
+
 /// Hands every feature of a chunk to `emit`, as a row of a table with 2 to the `bits` rows and a value.
-/// Returns the length by which a sum over the rows is to be divided; 0 where nothing was read. Values grow with the
-/// root of a count, so that a word that comes often among others gains little.
-pub fn read(text: &Text, chunk: usize, bits: u32, mut emit: impl FnMut(usize, f32)) -> f32 {
+/// Returns the length by which a sum over the rows is to be divided; 0 where nothing was read.
+pub fn read(text: &Text, chunk: usize, bits: u32, emit: impl FnMut(usize, f32)) -> f32 {
+    read_with(text, chunk, bits, &mut Counts::default(), &mut OneByOne { emit, bits, pieces: Pieces::new() })
+}
+
+/// Hands on every feature by itself.
+struct OneByOne<E> {
+    emit: E,
+    bits: u32,
+    pieces: Pieces,
+}
+
+impl<E: FnMut(usize, f32)> Reader for OneByOne<E> {
+    fn hash(&mut self, text: &Text, index: usize) -> u64 {
+        text.hash(index)
+    }
+
+    fn pair(&mut self, row: usize, count: u32) {
+        (self.emit)(row, value_of(count));
+    }
+
+    fn word(&mut self, text: &Text, index: usize, word_row: usize, count: u32) -> usize {
+        let value = value_of(count);
+        (self.emit)(word_row, value);
+        let hashes = self.pieces.read(text.marked_word(index));
+        hashes.iter().for_each(|hash| (self.emit)(row(*hash, self.bits), value * PIECE_VALUE));
+        hashes.len()
+    }
+}
+
+/// The same for any reader. `counts` may be used again for other chunks.
+pub(super) fn read_with(
+    text: &Text,
+    chunk: usize,
+    bits: u32,
+    counts: &mut Counts,
+    reader: &mut impl Reader,
+) -> f32 {
     let first = chunk * CHUNK_WORDS;
     let last = (first + CHUNK_WORDS).min(text.words.words.len());
     if first >= last {
         return 0.0;
     }
-    let shift = 64 - bits;
-    let row = |hash: u64| ((hash ^ (hash >> 29)).wrapping_mul(MIX) >> shift) as usize;
     let mut squares = 0.0_f32;
-    let mut counts = Counts::with_capacity(2 * (last - first));
+    counts.clear(2 * (last - first));
     let mut before = PAIR_SEED;
     for index in first..last {
-        let hash = hashed(WORD_SEED, text.word(index));
+        let hash = reader.hash(text, index);
         counts.add(hash, index as u32);
         let pair = before.wrapping_mul(STEP).rotate_left(23) ^ hash;
         counts.add(pair ^ PAIR_SEED, NONE);
         if index < OPENING_WORDS {
-            emit(row(pair ^ OPENING_SEED), 1.0);
+            reader.pair(row(pair ^ OPENING_SEED, bits), 1);
             squares += 1.0;
         }
         before = hash;
     }
     let mut distinct = 0_u32;
-    let mut pieces = Pieces::new();
-    for Entry { hash, count, word } in counts.entries {
-        let value = (count as f32).sqrt();
-        emit(row(hash), value);
+    for Entry { hash, count, word } in counts.entries.iter().copied() {
+        let value = value_of(count);
         squares += value * value;
         if word == NONE {
+            reader.pair(row(hash, bits), count);
             continue;
         }
         distinct += 1;
+        let pieces = reader.word(text, word as usize, row(hash, bits), count);
         let value = value * PIECE_VALUE;
-        let hashes = pieces.read(text.marked_word(word as usize));
-        hashes.iter().for_each(|hash| emit(row(*hash), value));
-        squares += value * value * hashes.len() as f32;
+        squares += value * value * pieces as f32;
     }
     let repeats = (last - first) as f32 / distinct as f32;
     (squares + THIN * repeats).sqrt()
 }
 
-/// The pieces of one word.
-struct Pieces {
-    hashes: [u64; MOST_PIECES],
-    count: usize,
-    /// A bit for each run of three, so that hardly any has to be looked for. Longer runs that are equal begin with
-    /// runs of three that are.
-    maybe: u64,
-}
-
-impl Pieces {
-    fn new() -> Self {
-        Self { hashes: [0; MOST_PIECES], count: 0, maybe: 0 }
-    }
-
-    /// Every run of three to five bytes of a word with a mark at either end, each once: a letter that is held down
-    /// makes the same few pieces again and again.
-    fn read(&mut self, marked: &[u8]) -> &[u64] {
-        let mut cut = [b' '; LONGEST_WORD + 2];
-        let marked = if marked.len() > cut.len() {
-            cut[..=LONGEST_WORD].copy_from_slice(&marked[..=LONGEST_WORD]);
-            &cut
-        } else {
-            marked
-        };
-        (self.count, self.maybe) = (0, 0);
-        let mut start = 0;
-        while let Some(run) = marked[start..].first_chunk::<5>() {
-            self.add(marked, start, run);
-            start += 1;
-        }
-        if let Some(run) = marked.last_chunk::<4>() {
-            self.add(marked, marked.len() - 4, run);
-        }
-        if let Some(run) = marked.last_chunk::<3>() {
-            self.add(marked, marked.len() - 3, run);
-        }
-        &self.hashes[..self.count]
-    }
-
-    /// Adds the pieces that begin at a place, where the longest is `run`.
-    #[inline]
-    fn add<const N: usize>(&mut self, marked: &[u8], start: usize, run: &[u8; N]) {
-        let mut hash = PIECE_SEED;
-        let mut may_repeat = false;
-        for (length, byte) in (1..).zip(run) {
-            hash = step(hash, *byte);
-            if length == 3 {
-                let bit = 1 << (hash >> 40 & 63);
-                may_repeat = self.maybe & bit != 0;
-                self.maybe |= bit;
-            }
-            if length >= 3 && !(may_repeat && stands_before(marked, start, length)) {
-                self.hashes[self.count] = hash ^ (length as u64 - 1) << 56;
-                self.count += 1;
-            }
-        }
-    }
-}
-
-/// Whether the run of bytes from `start` on also begins at an earlier place.
-fn stands_before(bytes: &[u8], start: usize, length: usize) -> bool {
-    let run = &bytes[start..start + length];
-    (0..start).any(|earlier| &bytes[earlier..earlier + length] == run)
-}
-
-fn hashed(seed: u64, bytes: &[u8]) -> u64 {
+pub(super) fn hashed(seed: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(seed, |hash, byte| step(hash, *byte))
 }
 
-fn step(hash: u64, byte: u8) -> u64 {
+pub(super) fn step(hash: u64, byte: u8) -> u64 {
     (hash ^ u64::from(byte)).wrapping_mul(STEP)
 }
 
 /// Counts hashes in the order in which they first come, so that sums have one order everywhere.
-struct Counts {
+#[derive(Debug, Default)]
+pub(super) struct Counts {
     entries: Vec<Entry>,
     /// Places in `entries` plus one, 0 where free; open addressing, never more than a quarter full. A chunk has fewer
     /// than 65,536 entries.
@@ -245,9 +249,12 @@ struct Counts {
 }
 
 impl Counts {
-    fn with_capacity(entries: usize) -> Self {
-        let slots = (4 * entries).next_power_of_two();
-        Self { entries: Vec::with_capacity(entries), slots: vec![0; slots] }
+    /// Forgets all, and makes room for so many.
+    fn clear(&mut self, entries: usize) {
+        self.entries.clear();
+        self.entries.reserve(entries);
+        self.slots.clear();
+        self.slots.resize((4 * entries).next_power_of_two(), 0);
     }
 
     fn add(&mut self, hash: u64, word: u32) {
@@ -269,32 +276,6 @@ impl Counts {
                 }
             }
             slot = (slot + 1) & mask;
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn pieces_are_all_runs_of_three_to_five_bytes_each_once(word in "([ab]{1,30}|[a-z]{1,30})") {
-            let marked = format!(" {} ", &word[..word.len().min(LONGEST_WORD)]);
-            let mut expected: Vec<u64> = Vec::new();
-            for start in 0..marked.len() {
-                for length in 3..=5 {
-                    let Some(run) = marked.as_bytes().get(start..start + length) else { continue };
-                    let piece = hashed(PIECE_SEED, run) ^ (length as u64 - 1) << 56;
-                    if !expected.contains(&piece) {
-                        expected.push(piece);
-                    }
-                }
-            }
-            let mut pieces = Pieces::new();
-            prop_assert_eq!(pieces.read(format!(" {word} ").as_bytes()), expected);
         }
     }
 }

@@ -56,12 +56,12 @@ fn respell(normalised: &str, base: &Words, choice: Choice) -> (Words, bool) {
         changed |= push_letters(&mut view.text, text, choice.one);
         index += 1;
     }
-    view.text.push(' ');
+    view.text.push(b' ');
     (view, changed)
 }
 
 /// The letters of a word in the view.
-fn letters(base: &Words, index: usize) -> &str {
+fn letters(base: &Words, index: usize) -> &[u8] {
     let start = base.words[index].at as usize;
     let end = base.words.get(index + 1).map_or(base.text.len() - 1, |next| next.at as usize - 1);
     &base.text[start..end]
@@ -75,7 +75,7 @@ struct Run {
 
 /// How many single letters, each one and the same separator apart, stand in a row from here.
 fn run_of_letters(normalised: &str, base: &Words, start: usize) -> Run {
-    let single = |index: usize| match letters(base, index).as_bytes() {
+    let single = |index: usize| match letters(base, index) {
         [byte] if byte.is_ascii_alphanumeric() => Some(*byte),
         _ => None,
     };
@@ -101,12 +101,12 @@ fn run_of_letters(normalised: &str, base: &Words, start: usize) -> Run {
 
 fn push_run(view: &mut Words, base: &Words, run: std::ops::Range<usize>, choice: Choice) {
     let (mut start, mut end) = (run.start, run.end);
-    let is_edge = |index: usize| matches!(letters(base, index), "a" | "i");
+    let is_edge = |index: usize| matches!(letters(base, index), b"a" | b"i");
     let mut tail = None;
     if !choice.keep_edges {
         if is_edge(start) {
             begin(view, base.words[start]);
-            view.text.push_str(letters(base, start));
+            view.text.extend_from_slice(letters(base, start));
             start += 1;
         }
         if end > start + 1 && is_edge(end - 1) {
@@ -116,23 +116,23 @@ fn push_run(view: &mut Words, base: &Words, run: std::ops::Range<usize>, choice:
     }
     begin(view, Word { end: base.words[end - 1].end, ..base.words[start] });
     // Joined first, because a digit is read as a letter only beside letters.
-    let joined: String = (start..end).map(|index| letters(base, index)).collect();
+    let joined: Vec<u8> = (start..end).flat_map(|index| letters(base, index)).copied().collect();
     push_letters(&mut view.text, &joined, choice.one);
     if let Some(index) = tail {
         begin(view, base.words[index]);
-        view.text.push_str(letters(base, index));
+        view.text.extend_from_slice(letters(base, index));
     }
 }
 
 fn begin(view: &mut Words, word: Word) {
-    view.text.push(' ');
+    view.text.push(b' ');
     view.words.push(Word { at: view.text.len() as u32, ..word });
 }
 
 /// Writes a word with its digits read as letters; says whether that changed it.
-fn push_letters(text: &mut String, word: &str, one: u8) -> bool {
+fn push_letters(text: &mut Vec<u8>, word: &[u8], one: u8) -> bool {
     let (mut has_letter, mut has_digit, mut readable) = (false, false, word.len() >= 3);
-    for byte in word.bytes() {
+    for byte in word.iter().copied() {
         if byte.is_ascii_alphabetic() {
             has_letter = true;
         } else {
@@ -141,12 +141,10 @@ fn push_letters(text: &mut String, word: &str, one: u8) -> bool {
         }
     }
     if !has_letter || !has_digit || !readable {
-        text.push_str(word);
+        text.extend_from_slice(word);
         return false;
     }
-    for byte in word.bytes() {
-        text.push(char::from(letter_for(byte, one).unwrap_or(byte)));
-    }
+    text.extend(word.iter().map(|byte| letter_for(*byte, one).unwrap_or(*byte)));
     true
 }
 

@@ -1,7 +1,9 @@
+use proptest::prelude::*;
+
 use super::*;
 
 fn view(text: &str) -> String {
-    split(text, false).text
+    String::from_utf8(split(text, false).text).unwrap()
 }
 
 #[test]
@@ -39,7 +41,8 @@ fn words_know_their_bytes() {
 #[test]
 fn odd_spellings_are_read_in_further_views() {
     let views = |text: &str| {
-        respelt(text, &split(text, false)).into_iter().map(|view| view.text).collect::<Vec<String>>()
+        let views = respelt(text, &split(text, false)).into_iter();
+        views.map(|view| String::from_utf8(view.text).unwrap()).collect::<Vec<String>>()
     };
     assert_eq!(views("h4ck it"), [" hack it "]);
     assert_eq!(views("k1ll it"), [" kill it ", " klll it "]);
@@ -56,4 +59,61 @@ fn only_odd_texts_get_further_views() {
     assert!(!split("a plain text, with 3 numbers in 2024", false).odd);
     assert!(split("h4ck", false).odd);
     assert!(split("h a c k", false).odd);
+}
+
+/// The views and the words, one byte after the other.
+fn read_plainly(text: &str) -> (String, Vec<(usize, usize)>) {
+    let (mut view, mut words) = (String::new(), Vec::new());
+    let bytes = text.as_bytes();
+    let is_word = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_alphanumeric);
+    let is_letter = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_alphabetic);
+    let mut at = 0;
+    while at < bytes.len() {
+        if !is_word(at) {
+            at += 1;
+            continue;
+        }
+        let start = at;
+        view.push(' ');
+        while is_word(at) || matches!(bytes.get(at), Some(b'\'' | b'`')) && is_letter(at + 1) {
+            if is_word(at) {
+                view.push(char::from(bytes[at]));
+            } else if bytes[at + 1] == b's' && !is_word(at + 2) {
+                at += 1;
+            }
+            at += 1;
+        }
+        words.push((start, at));
+    }
+    if !words.is_empty() {
+        view.push(' ');
+    }
+    (view, words)
+}
+
+proptest! {
+    #[test]
+    fn words_are_those_of_a_plain_reading(text in "[a-zA-Zs0-9@`{\\[/ :.'-]{0,80}|([a-z']{1,20}[ ,']){0,20}") {
+        let words = split(&text, false);
+        let places = words.words.iter().map(|word| (word.start as usize, word.end as usize));
+        let (view, expected) = read_plainly(&text);
+        prop_assert_eq!(places.collect::<Vec<_>>(), expected);
+        prop_assert_eq!(&words.text, view.as_bytes());
+        for word in &words.words {
+            prop_assert_eq!(words.text[word.at as usize - 1], b' ');
+        }
+    }
+
+    #[test]
+    fn a_view_is_whole_characters(text in any::<String>(), symbols in any::<bool>()) {
+        prop_assert!(String::from_utf8(split(&text, symbols).text).is_ok());
+    }
+
+    #[test]
+    fn letters_are_counted_up_to_the_first_other_byte(eight in any::<[u8; 8]>(), letters in "[a-zA-Z]{0,8}") {
+        let mut bytes = eight;
+        bytes[..letters.len()].copy_from_slice(letters.as_bytes());
+        let expected = bytes.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
+        prop_assert_eq!(letters_before(u64::from_le_bytes(bytes)), expected);
+    }
 }
