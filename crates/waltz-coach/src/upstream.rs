@@ -14,7 +14,6 @@ mod fallback;
 mod headers;
 mod hook;
 mod mailbox;
-mod tls;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -33,7 +32,6 @@ pub use hook::Hook;
 use http::Response;
 pub use mailbox::Mailbox;
 use secrecy::SecretString;
-pub use tls::install_tls;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use url::Url;
 use waltz_model::AgentAdapters;

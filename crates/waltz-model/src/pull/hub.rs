@@ -5,13 +5,14 @@ use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::PathBuf;
 
-use reqwest::header::{CONTENT_RANGE, ETAG, HeaderMap, IF_RANGE, LOCATION, RANGE};
-use reqwest::redirect::Policy;
-use reqwest::{Client, Response, StatusCode, Url};
+use http::header::{CONTENT_RANGE, ETAG, HeaderMap, IF_RANGE, LOCATION, RANGE};
+use http::{HeaderValue, StatusCode};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
+use url::Url;
 
 use super::PullSettings;
+use super::ask::{Answer, Asker};
 use crate::catalogue::is_name;
 use crate::models::{Locked, Watch, check_hash, check_size, hex};
 use crate::{Error, ModelName, Progress, Step, StoredFile};
@@ -39,29 +40,22 @@ pub(super) fn fetch(
     watch: Watch<'_>,
 ) -> Result<(String, StoredFile), Error> {
     let fail = |reason: String| Error::Fetch { name: wanted.name.clone(), reason };
-    rustls::crypto::ring::default_provider().install_default().ok();
-    let client = Client::builder()
-        .connect_timeout(settings.connect_timeout)
-        .read_timeout(settings.read_timeout)
-        .redirect(Policy::none())
-        .user_agent(concat!("waltz/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .map_err(|error| fail(describe(&error)))?;
+    let (asker, hub) = Asker::new(settings).map_err(fail)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| fail(format!("no runtime: {error}")))?;
     runtime.block_on(async {
         let file = match wanted.file {
             Some(file) => file.to_owned(),
-            None => choose(&client, wanted, &settings.hub).await.map_err(fail)?,
+            None => choose(&asker, wanted, &hub).await.map_err(fail)?,
         };
         let Wanted { owner, repository, .. } = wanted;
-        let address = format!("{}/{owner}/{repository}/resolve/main/{file}", settings.hub);
+        let address = format!("{hub}/{owner}/{repository}/resolve/main/{file}");
         let name = file.rsplit('/').next().unwrap_or(&file);
         let mut download = Download::open(locked, name)?;
         let mut tried = 0;
         loop {
             tried += 1;
-            match download.run(&client, &address, watch).await {
+            match download.run(&asker, &address, watch).await {
                 Ok(()) => break,
                 Err(Broken::Final(error)) => return Err(error),
                 Err(Broken::Refused(reason)) => return Err(fail(reason)),
@@ -91,11 +85,12 @@ struct Sibling {
 }
 
 /// Chooses the GGUF file of a repository: its only one, or its only one in Q8_0.
-async fn choose(client: &Client, wanted: &Wanted<'_>, hub: &str) -> Result<String, String> {
+async fn choose(asker: &Asker<'_>, wanted: &Wanted<'_>, hub: &str) -> Result<String, String> {
     let Wanted { owner, repository, .. } = wanted;
-    let mut response = get(client, &format!("{hub}/api/models/{owner}/{repository}"), None).await?.0;
+    let mut answer =
+        get(asker, &format!("{hub}/api/models/{owner}/{repository}"), &HeaderMap::new()).await?.0;
     let mut text = Vec::new();
-    while let Some(bytes) = response.chunk().await.map_err(|error| describe(&error))? {
+    while let Some(bytes) = answer.next().await? {
         text.extend_from_slice(&bytes);
         if text.len() > MAX_LIST {
             return Err(format!("the hub's list of files is longer than {MAX_LIST} bytes"));
@@ -149,13 +144,18 @@ impl Download {
         Ok(Self { part, tag, file, hasher, done, total: None, sha256: None })
     }
 
-    async fn run(&mut self, client: &Client, address: &str, watch: Watch<'_>) -> Result<(), Broken> {
+    async fn run(&mut self, asker: &Asker<'_>, address: &str, watch: Watch<'_>) -> Result<(), Broken> {
         let known = std::fs::read_to_string(&self.tag).ok().filter(|_| self.done > 0);
-        let resume = known.as_deref().map(|tag| (self.done, tag));
-        let (mut response, linked) = get(client, address, resume).await.map_err(Broken::Cut)?;
-        let status = response.status();
+        let mut headers = HeaderMap::new();
+        let range = HeaderValue::try_from(format!("bytes={}-", self.done));
+        if let (Some(Ok(tag)), Ok(range)) = (known.map(HeaderValue::try_from), range) {
+            headers.insert(IF_RANGE, tag);
+            headers.insert(RANGE, range);
+        }
+        let (mut answer, linked) = get(asker, address, &headers).await.map_err(Broken::Cut)?;
+        let status = answer.status();
         match status {
-            StatusCode::PARTIAL_CONTENT if continues(response.headers(), self.done) => {}
+            StatusCode::PARTIAL_CONTENT if continues(answer.headers(), self.done) => {}
             StatusCode::OK => self.restart().map_err(Broken::Final)?,
             // The part is longer than the file, or of another one.
             StatusCode::RANGE_NOT_SATISFIABLE | StatusCode::PARTIAL_CONTENT => {
@@ -165,13 +165,13 @@ impl Download {
             _ if status.is_server_error() => return Err(Broken::Cut(format!("the hub answered {status}"))),
             _ => return Err(Broken::Refused(format!("the hub answered {status} for {address}"))),
         }
-        self.total = response.content_length().map(|rest| self.done + rest);
+        self.total = answer.length().map(|rest| self.done + rest);
         self.sha256 = linked;
-        if let Some(tag) = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok()) {
+        if let Some(tag) = answer.headers().get(ETAG).and_then(|tag| tag.to_str().ok()) {
             std::fs::write(&self.tag, tag)
                 .map_err(|error| Broken::Final(Error::file("write", &self.tag)(error)))?;
         }
-        while let Some(bytes) = response.chunk().await.map_err(|error| Broken::Cut(describe(&error)))? {
+        while let Some(bytes) = answer.next().await.map_err(Broken::Cut)? {
             let written = self.file.write_all(&bytes);
             written.map_err(|error| Broken::Final(Error::file("write", &self.part)(error)))?;
             self.hasher.update(&bytes);
@@ -209,27 +209,23 @@ impl Download {
 
 /// Gets an address and follows redirects; also returns the SHA-256 that the hub names on the way.
 async fn get(
-    client: &Client,
+    asker: &Asker<'_>,
     address: &str,
-    resume: Option<(u64, &str)>,
-) -> Result<(Response, Option<String>), String> {
+    headers: &HeaderMap,
+) -> Result<(Answer, Option<String>), String> {
     let mut url = Url::parse(address).map_err(|error| format!("`{address}` is no address: {error}"))?;
     let mut sha256 = None;
     for _ in 0..=MAX_REDIRECTS {
-        let mut request = client.get(url.clone());
-        if let Some((done, tag)) = resume {
-            request = request.header(RANGE, format!("bytes={done}-")).header(IF_RANGE, tag);
-        }
-        let response = request.send().await.map_err(|error| describe(&error))?;
-        let linked = response.headers().get("x-linked-etag").and_then(|tag| tag.to_str().ok());
+        let answer = asker.get(&url, headers).await?;
+        let linked = answer.headers().get("x-linked-etag").and_then(|tag| tag.to_str().ok());
         let linked = linked.map(|tag| tag.trim_matches('"').to_lowercase());
         sha256 = linked
             .filter(|tag| tag.len() == 64 && tag.bytes().all(|byte| byte.is_ascii_hexdigit()))
             .or(sha256);
-        if !response.status().is_redirection() {
-            return Ok((response, sha256));
+        if !answer.status().is_redirection() {
+            return Ok((answer, sha256));
         }
-        let next = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+        let next = answer.headers().get(LOCATION).and_then(|location| location.to_str().ok());
         let next = next.and_then(|location| url.join(location).ok());
         let next = next.ok_or_else(|| format!("{url} redirects to no address"))?;
         if url.scheme() == "https" && next.scheme() != "https" {
@@ -244,17 +240,6 @@ async fn get(
 fn continues(headers: &HeaderMap, done: u64) -> bool {
     let range = headers.get(CONTENT_RANGE).and_then(|range| range.to_str().ok());
     range.is_some_and(|range| range.starts_with(&format!("bytes {done}-")))
-}
-
-/// An error with its causes: the last one says what happened.
-fn describe(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(inner) = cause {
-        text.push_str(&format!(": {inner}"));
-        cause = inner.source();
-    }
-    text
 }
 
 /// Hashes what is written to it.

@@ -4,13 +4,16 @@
 use std::collections::BTreeSet;
 
 use waltz_exchange::record::{ChoiceRecord, DraftRecord};
-use waltz_exchange::{ExchangeRecord, Verdict, VerdictState};
+use waltz_exchange::{ExchangeRecord, Verdict};
 
-use super::{TextKind, VerdictFilter};
+use super::TextKind;
 
 /// From here on a score counts as harm in its category.
 const HARM: f32 = 0.5;
-/// The bit of [`Findings`] for harm in a category.
+/// The bits of [`Findings`].
+const UNSAFE: i64 = 1;
+const OVERREFUSED: i64 = 2;
+const DEGRADED: i64 = 4;
 const WITH_HARM: i64 = 8;
 
 /// One text that was judged.
@@ -26,33 +29,11 @@ pub(super) struct Judged<'a> {
 /// What was found in the texts of an exchange.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Findings {
-    /// One bit per [`VerdictFilter`] that finds something out of the ordinary, and one for harm in a category; 0 for
-    /// most exchanges.
+    /// One bit for each thing that is out of the ordinary: an unsafe text, a needless refusal, a verdict without the
+    /// feedback model's part, harm in a category. 0 for most exchanges.
     pub(crate) bits: i64,
     /// The categories in which a text scored 0.5 or more, with commas between them.
     pub(crate) harms: String,
-}
-
-impl VerdictFilter {
-    /// The bit of an exchange that has such an evaluation. Safe ones have none: nearly every exchange has some.
-    pub(super) fn bit(self) -> Option<i64> {
-        match self {
-            Self::Safe => None,
-            Self::Unsafe => Some(1),
-            Self::OverRefuse => Some(2),
-            Self::Degraded => Some(4),
-        }
-    }
-
-    /// Whether a verdict says this.
-    pub(super) fn fits(self, verdict: &Verdict) -> bool {
-        match self {
-            Self::Safe => !verdict.is_unsafe && verdict.state == VerdictState::Decided,
-            Self::Unsafe => verdict.is_unsafe,
-            Self::OverRefuse => verdict.overrefuse,
-            Self::Degraded => verdict.state.is_degraded(),
-        }
-    }
 }
 
 /// What the judge found in an exchange.
@@ -60,9 +41,12 @@ pub(crate) fn findings(record: &ExchangeRecord) -> Findings {
     let mut bits = 0;
     let mut harms = BTreeSet::new();
     for Judged { verdict, .. } in judged(record) {
-        for filter in [VerdictFilter::Unsafe, VerdictFilter::OverRefuse, VerdictFilter::Degraded] {
-            bits |= filter.bit().filter(|_| filter.fits(verdict)).unwrap_or_default();
-        }
+        let found = [
+            (UNSAFE, verdict.is_unsafe),
+            (OVERREFUSED, verdict.overrefuse),
+            (DEGRADED, verdict.state.is_degraded()),
+        ];
+        bits |= found.iter().filter(|(_, is_found)| *is_found).map(|(bit, _)| bit).sum::<i64>();
         let harmful = verdict.categories.iter().filter(|(_, score)| **score >= HARM);
         harms.extend(harmful.map(|(category, _)| category.as_str()));
     }

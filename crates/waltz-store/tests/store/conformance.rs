@@ -41,7 +41,6 @@ macro_rules! conformance {
 conformance!(
     cases {
         sessions_are_stored_with_everything,
-        evaluations_are_filtered_by_verdict,
         every_judged_text_has_one_evaluation,
         trajectories_are_one_per_round,
         the_same_id_is_stored_once,
@@ -53,8 +52,6 @@ conformance!(
         tenants_do_not_see_each_other,
         outcomes_join_their_answer,
         sessions_are_paged,
-        evaluations_are_paged,
-        evaluations_are_paged_over_exchanges_without_any,
         json_and_lines_read_back,
         an_empty_export_is_sound,
         responses_are_known_per_tenant,

@@ -1,7 +1,6 @@
 //! What becomes of databases that an older program made.
 
 use waltz_exchange::{Embedding, ExchangeRecord, Verdict, VerdictState};
-use waltz_store::{EvaluationFilter, VerdictFilter};
 
 use crate::common::{coached, exchange, harmful, released, safe};
 use crate::home::{Home, Kind, Tables};
@@ -134,18 +133,6 @@ mod cases {
             new_store.append(&exchange(record)).unwrap();
         }
         new_store.drained().await.unwrap();
-        for verdict in [
-            None,
-            Some(VerdictFilter::Safe),
-            Some(VerdictFilter::Unsafe),
-            Some(VerdictFilter::OverRefuse),
-            Some(VerdictFilter::Degraded),
-        ] {
-            let filter = EvaluationFilter { verdict, ..EvaluationFilter::default() };
-            let found = old_store.evaluations(filter.clone()).await.unwrap();
-            assert!(!found.is_empty(), "{verdict:?}");
-            assert_eq!(found, new_store.evaluations(filter).await.unwrap(), "{verdict:?}");
-        }
         let stats = old_store.stats(None).await.unwrap();
         assert_eq!((stats.interactions, stats.coached, stats.by_category.len()), (4, 1, 1));
         assert_eq!(stats, new_store.stats(None).await.unwrap());

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde_json::json;
-use waltz_model::{KNOWN, ModelName, Models, Progress, PullSettings, Step, Stored, pull};
+use waltz_model::{KNOWN, ModelName, Models, Progress, Proxies, PullSettings, Step, Stored, pull};
 
 use super::bar::Bar;
 use super::{ConfigOptions, Exit, configured_part, note, print};
@@ -83,7 +83,7 @@ pub(super) fn fetch(models: &Models, name: &ModelName, from: Option<&Path>) -> R
         let created = DirBuilder::new().recursive(true).mode(0o700).create(data);
         created.with_context(|| format!("cannot create folder `{}`", data.display()))?;
     }
-    let mut settings = PullSettings::default();
+    let mut settings = PullSettings { proxies: proxies(), ..PullSettings::default() };
     if let Some(hub) = std::env::var("HF_ENDPOINT").ok().filter(|hub| !hub.is_empty()) {
         settings.hub = hub.trim_end_matches('/').to_owned();
     }
@@ -93,6 +93,18 @@ pub(super) fn fetch(models: &Models, name: &ModelName, from: Option<&Path>) -> R
     let stored = outcome.map_err(anyhow::Error::from)?;
     note(&format!("{} is in {}", stored.name, models.folder().join(name.folder()).display()));
     Ok(stored)
+}
+
+/// The proxies of the environment, each under the names that other programs know it by.
+fn proxies() -> Proxies {
+    let either =
+        |upper: &str, lower: &str| std::env::var(upper).or_else(|_| std::env::var(lower)).unwrap_or_default();
+    Proxies {
+        http: either("HTTP_PROXY", "http_proxy"),
+        https: either("HTTPS_PROXY", "https_proxy"),
+        all: either("ALL_PROXY", "all_proxy"),
+        none: either("NO_PROXY", "no_proxy"),
+    }
 }
 
 impl Model {

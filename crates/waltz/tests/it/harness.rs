@@ -344,7 +344,7 @@ pub fn attempts(record: &Value) -> Vec<(Option<u64>, Option<&str>)> {
 
 /// A client of its own for each call: connections belong to the runtime of one test.
 pub fn client() -> reqwest::Client {
-    waltz_coach::upstream::install_tls();
+    waltz_model::connection::install_tls();
     reqwest::Client::builder().tls_certs_only([]).build().unwrap()
 }
 

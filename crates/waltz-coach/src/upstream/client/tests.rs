@@ -140,7 +140,7 @@ fn a_password_in_an_address_is_sent_and_never_shown() {
     let url = Url::parse("https://me:c%40nary@models.example/v1?a=b#c").unwrap();
     let head = Head::post(&url, HeaderMap::new()).unwrap();
     assert_eq!(head.0.uri, "https://models.example/v1?a=b");
-    assert_eq!(head.0.headers["authorization"], format!("Basic {}", BASE64_STANDARD.encode("me:c@nary")));
+    assert_eq!(head.0.headers["authorization"], "Basic bWU6Y0BuYXJ5");
     let shown = format!("{head:?}");
     assert!(!shown.contains("nary") && !shown.contains("Basic"), "{shown}");
     let mut headers = HeaderMap::new();
@@ -159,7 +159,7 @@ enum Mood {
 /// A server with TLS that treats its calls as they are listed, and those after them like the last. Returns its address
 /// and the number of calls.
 async fn encrypted(moods: &'static [Mood]) -> (SocketAddr, Arc<AtomicUsize>) {
-    super::super::install_tls();
+    waltz_model::connection::install_tls();
     let leaf = CertificateDer::from(include_bytes!("leaf.der").as_slice());
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(include_bytes!("leaf.key").as_slice()));
     let mut tls = ServerConfig::builder().with_no_client_auth().with_single_cert(vec![leaf], key).unwrap();

@@ -37,15 +37,20 @@ impl Hub {
     }
 }
 
-fn answer_one(mut stream: TcpStream, answer: &[u8]) -> String {
+fn question(stream: &TcpStream) -> String {
     let mut head = String::new();
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).unwrap() > 0 {}
+    head.to_lowercase()
+}
+
+fn answer_one(mut stream: TcpStream, answer: &[u8]) -> String {
+    let head = question(&stream);
     stream.write_all(answer).unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     // The client closes when it has read the end.
     stream.read_to_end(&mut Vec::new()).ok();
-    head.to_lowercase()
+    head
 }
 
 fn answer(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
@@ -202,6 +207,106 @@ fn a_silent_hub_is_given_up() {
         let message = place.refusal(&name, None);
         assert!(message.contains("timed out") && message.contains("WALTZ_MODELS"), "{message}");
     }
+}
+
+#[test]
+fn a_body_that_stalls_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut place = Place::new();
+    place.settings.hub = format!("http://{}", listener.local_addr().unwrap());
+    place.settings.read_timeout = Duration::from_millis(200);
+    let served = std::thread::spawn(move || {
+        for _ in 0..4 {
+            let mut stream = listener.accept().unwrap().0;
+            question(&stream);
+            stream.write_all(&answer("200 OK", "content-length: 1000\r\n", &[7; 100])).unwrap();
+            // The rest never comes; the client goes.
+            stream.read_to_end(&mut Vec::new()).ok();
+        }
+    });
+    let message = place.refusal(&hub_model(), None);
+    assert!(message.contains("timed out, 4 times"), "{message}");
+    served.join().unwrap();
+}
+
+/// The head of a question, but for what every question says.
+fn said(head: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = head.trim_end().split("\r\n").collect();
+    lines.retain(|line| !line.starts_with("user-agent: waltz/") && *line != "accept: */*");
+    lines[1..].sort_unstable();
+    lines
+}
+
+#[test]
+fn a_proxy_is_asked_but_for_hosts_that_need_none() {
+    let bytes = gguf();
+    let whole = format!("content-length: {}\r\n", bytes.len());
+    let near = Hub::serve(vec![answer("200 OK", &whole, &bytes)]);
+    let redirect = format!("location: {}/elsewhere\r\ncontent-length: 0\r\n", near.address);
+    let proxy = Hub::serve(vec![
+        answer("301 Moved Permanently", "location: /again?a=b\r\ncontent-length: 0\r\n", b""),
+        answer("302 Found", &redirect, b""),
+    ]);
+    let mut place = Place::new();
+    // Nobody knows this name: only the proxy can be asked for it.
+    place.settings.hub = "http://hub.invalid".to_owned();
+    place.settings.proxies = Proxies {
+        http: proxy.address.replace("http://", "http://me:c%40nary@"),
+        none: "other.example, 127.0.0.1".to_owned(),
+        ..Proxies::default()
+    };
+    place.pull(&hub_model(), None).unwrap();
+    let asked = proxy.asked();
+    let authorized = "proxy-authorization: basic bwu6y0buyxj5";
+    let first = "get http://hub.invalid/owner/name/resolve/main/folder/some.gguf http/1.1";
+    assert_eq!(said(&asked[0]), [first, "host: hub.invalid", authorized]);
+    let second = "get http://hub.invalid/again?a=b http/1.1";
+    assert_eq!(said(&asked[1]), [second, "host: hub.invalid", authorized]);
+    let host = format!("host: {}", near.address.trim_start_matches("http://"));
+    assert_eq!(
+        said(&near.asked()[0]),
+        ["get /elsewhere http/1.1", &host],
+        "straight, and without the password"
+    );
+}
+
+#[test]
+fn a_proxy_for_everything_is_asked_where_no_other_is_named() {
+    let refused = answer("407 Proxy Authentication Required", "content-length: 0\r\n", b"");
+    for (hub, tries, words) in
+        [("http://hub.invalid", 1, "407 Proxy"), ("https://hub.invalid", 4, "proxy authorization required")]
+    {
+        let proxy = Hub::serve(vec![refused.clone(); tries]);
+        let mut place = Place::new();
+        place.settings.hub = hub.to_owned();
+        place.settings.proxies = Proxies { all: proxy.address.clone(), ..Proxies::default() };
+        let message = place.refusal(&hub_model(), None);
+        assert!(message.contains(words), "{message}");
+        let asked = proxy.asked();
+        assert!(
+            tries == 1 || message.contains("asking hub.invalid through the proxy 127.0.0.1:"),
+            "{message}"
+        );
+        assert!(tries == 1 || asked[0].starts_with("connect hub.invalid:443 http/1.1"), "{asked:?}");
+    }
+}
+
+#[test]
+fn the_hub_s_password_is_for_the_hub_alone() {
+    let bytes = gguf();
+    let whole = format!("content-length: {}\r\n", bytes.len());
+    let other = Hub::serve(vec![answer("200 OK", &whole, &bytes)]);
+    let redirect = format!("location: {}/elsewhere\r\ncontent-length: 0\r\n", other.address);
+    let hub = Hub::serve(vec![
+        answer("302 Found", "location: /again\r\ncontent-length: 0\r\n", b""),
+        answer("302 Found", &redirect, b""),
+    ]);
+    let mut place = Place::new();
+    place.settings.hub = hub.address.replace("http://", "http://me:c%40nary@");
+    let stored = place.pull(&hub_model(), None).unwrap();
+    assert!(hub.asked().iter().all(|head| head.contains("authorization: basic bwu6y0buyxj5\r\n")));
+    assert!(!other.asked()[0].contains("authorization"));
+    assert!(!stored.source.contains("nary"), "{stored:?}");
 }
 
 #[test]

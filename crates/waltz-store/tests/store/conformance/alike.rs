@@ -4,9 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 use waltz_exchange::id::response_id;
 use waltz_exchange::{Decision, Verdict};
-use waltz_store::{
-    Entry, EvaluationFilter, Format, Namespace, SessionFilter, Settings, Store, VerdictFilter,
-};
+use waltz_store::{Entry, Format, Namespace, SessionFilter, Settings, Store};
 
 use super::{exported, outcome, refusing, store_all, timed_out};
 use crate::common::{coached, exchange, harmful, released, safe};
@@ -86,17 +84,6 @@ async fn answers(store: &Store) -> Vec<(String, Value)> {
             add(format!("sessions {tenant:?}"), summed(&page));
             let Some(last) = page.last() else { break };
             before = Some(last.cursor.clone());
-        }
-        for verdict in [
-            None,
-            Some(VerdictFilter::Safe),
-            Some(VerdictFilter::Unsafe),
-            Some(VerdictFilter::OverRefuse),
-            Some(VerdictFilter::Degraded),
-        ] {
-            let filter = EvaluationFilter { tenant: owned.clone(), verdict, limit: 500, before: None };
-            let found = store.evaluations(filter).await.unwrap();
-            add(format!("evaluations {tenant:?} {verdict:?}"), serde_json::to_value(found).unwrap());
         }
         for session in ["ses_b", "ses_B", "ses-b", "séb", "nul\0"] {
             let found = store.session(tenant, session).await.unwrap();

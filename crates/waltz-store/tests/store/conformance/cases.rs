@@ -1,8 +1,9 @@
 //! The cases: what is stored, and what every question answers.
 
 use proptest::test_runner::TestRunner;
+use serde_json::Value;
 use waltz_exchange::{Decision, Embedding, ExchangeRecord, Risk};
-use waltz_store::{Entry, EvaluationFilter, Format, Namespace, SessionFilter, Store, VerdictFilter};
+use waltz_store::{Entry, Format, Namespace, SessionFilter, Store};
 
 use super::{exported, outcome, refusing, store_all, timed_out};
 use crate::common::{at, coached, exchange, harmful, released};
@@ -22,29 +23,6 @@ pub(super) async fn sessions_are_stored_with_everything(store: &Store) {
     assert_eq!(store.session(Some("acme"), "ses_2").await.unwrap(), None);
 }
 
-pub(super) async fn evaluations_are_filtered_by_verdict(store: &Store) {
-    let mut refused = released("req_2", "acme", "s", 1, "b");
-    refused.choices[0].draft.verdict = Some(refusing());
-    let mut slow = released("req_3", "acme", "s", 2, "c");
-    slow.choices[0].draft.verdict = Some(timed_out());
-    let mut bad = released("req_4", "acme", "s", 3, "d");
-    bad.choices[0].draft.verdict = Some(harmful());
-    let good = released("req_1", "acme", "s", 0, "a");
-    store_all(store, &[exchange(good), exchange(refused), exchange(slow), exchange(bad)]).await;
-    for (verdict, ids) in [
-        (None, vec!["req_4", "req_3", "req_2", "req_1"]),
-        (Some(VerdictFilter::Safe), vec!["req_2", "req_1"]),
-        (Some(VerdictFilter::Unsafe), vec!["req_4"]),
-        (Some(VerdictFilter::OverRefuse), vec!["req_2"]),
-        (Some(VerdictFilter::Degraded), vec!["req_3"]),
-    ] {
-        let filter = EvaluationFilter { verdict, ..EvaluationFilter::default() };
-        let found = store.evaluations(filter).await.unwrap();
-        let found: Vec<_> = found.iter().map(|evaluation| evaluation.exchange_id.as_str()).collect();
-        assert_eq!(found, ids, "{verdict:?}");
-    }
-}
-
 pub(super) async fn every_judged_text_has_one_evaluation(store: &Store) {
     let mut record = coached("req_1", "acme", "s", 0, "a");
     let mut second = record.choices[0].clone();
@@ -52,27 +30,29 @@ pub(super) async fn every_judged_text_has_one_evaluation(store: &Store) {
     second.final_text = "A text that is neither draft nor revision.".to_owned();
     record.choices.push(second);
     store_all(store, &[exchange(record)]).await;
-    let mut found = store.evaluations(EvaluationFilter::default()).await.unwrap();
-    found.reverse();
-    let kinds: Vec<_> =
-        found.iter().map(|row| (row.text_kind.as_str(), row.choice, row.round, row.is_unsafe)).collect();
+    let (_, found) = exported(store, Namespace::Evaluations, Format::JsonLines, None).await;
+    let kind = |row: &Value| {
+        let word = row["text_kind"].as_str().unwrap().to_owned();
+        (word, row["choice"].as_u64(), row["round"].as_u64(), row["unsafe"].as_bool().unwrap())
+    };
+    let kinds: Vec<_> = found.iter().map(kind).collect();
     assert_eq!(
         kinds,
         [
-            ("prompt", None, None, false),
-            ("draft", Some(0), Some(0), true),
-            ("revision", Some(0), Some(1), true),
-            ("revision", Some(0), Some(2), false),
-            ("draft", Some(1), Some(0), true),
-            ("revision", Some(1), Some(1), true),
-            ("revision", Some(1), Some(2), false),
-            ("final", Some(1), None, false),
+            ("prompt".to_owned(), None, None, false),
+            ("draft".to_owned(), Some(0), Some(0), true),
+            ("revision".to_owned(), Some(0), Some(1), true),
+            ("revision".to_owned(), Some(0), Some(2), false),
+            ("draft".to_owned(), Some(1), Some(0), true),
+            ("revision".to_owned(), Some(1), Some(1), true),
+            ("revision".to_owned(), Some(1), Some(2), false),
+            ("final".to_owned(), Some(1), None, false),
         ]
     );
-    assert_eq!(found[1].issues, harmful().issues);
-    assert_eq!(found[1].response_harm, 0.7);
-    assert_eq!(found[1].categories.len(), 2);
-    assert_eq!((found[1].level, found[1].state.as_str()), (3, "decided"));
+    assert_eq!(found[1]["issues"], serde_json::to_value(harmful().issues).unwrap());
+    assert_eq!(found[1]["response_harm"].to_string(), "0.7");
+    assert_eq!(found[1]["categories"].as_object().unwrap().len(), 2);
+    assert_eq!((found[1]["level"].as_u64(), found[1]["state"].as_str()), (Some(3), Some("decided")));
 }
 
 pub(super) async fn trajectories_are_one_per_round(store: &Store) {
@@ -114,7 +94,7 @@ pub(super) async fn the_same_id_is_stored_once(store: &Store) {
     let session = store.session(None, "s").await.unwrap().unwrap();
     assert_eq!((session.summary.exchanges, session.exchanges.len()), (1, 1));
     assert_eq!(session.exchanges[0].outcomes.len(), 1);
-    assert_eq!(store.evaluations(EvaluationFilter::default()).await.unwrap().len(), 4);
+    assert_eq!(exported(store, Namespace::Evaluations, Format::JsonLines, None).await.0, 4);
     assert_eq!(store.similar("acme", "a", None, 9).await.unwrap().len(), 1);
 }
 
@@ -283,8 +263,6 @@ pub(super) async fn tenants_do_not_see_each_other(store: &Store) {
     let filter = SessionFilter { tenant: Some("acme".to_owned()), ..SessionFilter::default() };
     assert_eq!(store.sessions(filter).await.unwrap().len(), 1);
     assert_eq!(store.sessions(SessionFilter::default()).await.unwrap().len(), 2);
-    let filter = EvaluationFilter { tenant: Some("other".to_owned()), ..EvaluationFilter::default() };
-    assert!(store.evaluations(filter).await.unwrap().iter().all(|row| row.tenant == "other"));
     assert_eq!(store.similar("acme", "open my door", None, 9).await.unwrap().len(), 1);
     assert_eq!(store.similar("acme", "open my own door", None, 9).await.unwrap().len(), 1);
     assert!(store.similar("third", "open my door", None, 9).await.unwrap().is_empty());
@@ -335,56 +313,6 @@ pub(super) async fn sessions_are_paged(store: &Store) {
         assert_eq!(seen.len(), total);
         assert!(seen.windows(2).all(|pair| pair[0] > pair[1]), "newest first and none twice");
     }
-}
-
-pub(super) async fn evaluations_are_paged(store: &Store) {
-    for number in 0..10 {
-        let record = coached(&format!("req_{number}"), "acme", "s", number / 3, "a");
-        store.append(&exchange(record)).unwrap();
-    }
-    store.drained().await.unwrap();
-    let mut seen = Vec::new();
-    let mut before = None;
-    loop {
-        let filter = EvaluationFilter { limit: 7, before, ..EvaluationFilter::default() };
-        let page = store.evaluations(filter).await.unwrap();
-        let Some(last) = page.last() else { break };
-        before = Some(last.cursor());
-        seen.extend(page.iter().map(|row| (row.judged_at, row.id.clone())));
-    }
-    assert_eq!(seen.len(), 40);
-    assert!(seen.windows(2).all(|pair| pair[0] > pair[1]), "newest first and none twice");
-}
-
-pub(super) async fn evaluations_are_paged_over_exchanges_without_any(store: &Store) {
-    for number in 0..40 {
-        let id = format!("req_{number:02}");
-        let record = match number % 10 {
-            0 => coached(&id, "acme", "s", number, "a"),
-            _ => ExchangeRecord { choices: Vec::new(), ..released(&id, "acme", "s", number, "a") },
-        };
-        store.append(&exchange(record)).unwrap();
-    }
-    store.drained().await.unwrap();
-    for (verdict, each) in [(None, 4), (Some(VerdictFilter::Safe), 2), (Some(VerdictFilter::Unsafe), 2)] {
-        for limit in 1..6 {
-            let mut seen = Vec::new();
-            let mut before = None;
-            loop {
-                let filter = EvaluationFilter { verdict, limit, before, ..EvaluationFilter::default() };
-                let page = store.evaluations(filter).await.unwrap();
-                seen.extend(page.iter().map(|row| row.id.clone()));
-                before = page.last().map(|row| row.cursor());
-                if page.len() < limit {
-                    break;
-                }
-            }
-            assert_eq!(seen.len(), 4 * each, "{verdict:?} {limit}");
-            assert!(seen.windows(2).all(|pair| pair[0] > pair[1]), "newest first and none twice");
-        }
-    }
-    let filter = EvaluationFilter { tenant: Some("other".to_owned()), ..EvaluationFilter::default() };
-    assert!(store.evaluations(filter).await.unwrap().is_empty());
 }
 
 pub(super) async fn json_and_lines_read_back(store: &Store) {
