@@ -35,7 +35,7 @@ pub fn parse_answer(text: &[u8]) -> Result<Map<String, Value>, JsonError> {
 fn parse_up_to(text: &[u8], most: usize) -> Result<Value, JsonError> {
     let budget = Cell::new(most);
     let mut deserializer = serde_json::Deserializer::from_slice(text);
-    let value = Strict { budget: &budget }
+    let value = Strict { budget: &budget, roomy: most - ROOMY_VALUES.min(most) }
         .deserialize(&mut deserializer)
         .map_err(|error| JsonError(error.to_string()))?;
     deserializer.end().map_err(|error| JsonError(error.to_string()))?;
@@ -93,9 +93,17 @@ pub fn canonical(value: &Value) -> String {
     }
 }
 
+/// Objects among so many first values get room for a few fields at once, which nearly all have; more of them could
+/// make a small body large.
+const ROOMY_VALUES: usize = 100;
+const ROOM: usize = 7;
+
 #[derive(Clone, Copy)]
 struct Strict<'a> {
+    /// Values that may follow.
     budget: &'a Cell<usize>,
+    /// While more may follow, objects get room.
+    roomy: usize,
 }
 
 impl<'de> DeserializeSeed<'de> for Strict<'_> {
@@ -155,9 +163,9 @@ impl<'de> Visitor<'de> for Strict<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut object = Map::new();
+        let mut object = Map::with_capacity(if self.budget.get() > self.roomy { ROOM } else { 0 });
         while let Some(key) = entries.next_key::<String>()? {
-            if object.contains_key(&key) {
+            if object.field(&key).is_some() {
                 return Err(A::Error::custom(format!("duplicate key `{key}`")));
             }
             let value = entries.next_value_seed(self)?;
