@@ -19,6 +19,7 @@ mod refusal;
 mod rules;
 mod screen;
 mod secret;
+mod starts;
 mod trie;
 mod window;
 mod words;

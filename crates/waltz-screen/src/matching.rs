@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use crate::family::Term;
-use crate::trie::Trie;
+use crate::starts::Starts;
 use crate::words::Words;
 
 /// A list of terms, by number.
@@ -45,9 +45,9 @@ impl Lists {
         entries.sort();
         // Every term begins with the blank before a word, which no walk needs to read.
         let strings: Vec<&[u8]> = entries.iter().map(|(view, _)| view.get(1..).unwrap_or_default()).collect();
-        let trie = Trie::new(&strings);
+        let starts = Starts::new(&strings);
         let mut matcher =
-            Matcher { trie, terms: Vec::new(), lists_of_terms: Vec::new(), lists: self.known.len() };
+            Matcher { starts, terms: Vec::new(), lists_of_terms: Vec::new(), lists: self.known.len() };
         for (view, lists) in entries {
             let words = view.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).count() as u32;
             matcher.terms.push(CompiledTerm { words, lists: matcher.lists_of_terms.len() as u32 });
@@ -62,7 +62,7 @@ impl Lists {
 /// The compiled terms.
 #[derive(Debug)]
 pub(crate) struct Matcher {
-    trie: Trie,
+    starts: Starts,
     /// The terms, and one more, at which the lists of the last one end.
     terms: Vec<CompiledTerm>,
     /// The lists that each term belongs to, term by term.
@@ -114,16 +114,14 @@ impl Matcher {
         let mut found: Vec<(u32, u32)> = Vec::with_capacity(view.words.len());
         let mut seen = vec![0_u64; self.terms.len().div_ceil(64)];
         let mut present = vec![false; self.lists];
-        for (first, word) in view.words.iter().enumerate() {
-            self.trie.walk(&view.text[word.at as usize..], |index| {
-                found.push((index, first as u32));
-                let (place, bit) = (index as usize / 64, 1 << (index % 64));
-                if seen[place] & bit == 0 {
-                    seen[place] |= bit;
-                    self.lists_of(index).iter().for_each(|list| present[*list as usize] = true);
-                }
-            });
-        }
+        self.starts.find(view, |index, first| {
+            found.push((index, first));
+            let (place, bit) = (index as usize / 64, 1 << (index % 64));
+            if seen[place] & bit == 0 {
+                seen[place] |= bit;
+                self.lists_of(index).iter().for_each(|list| present[*list as usize] = true);
+            }
+        });
         let Some(needed) = needed(&present) else { return Hits::default() };
         // Terms of several words are found where they begin; hits are told in the order of their ends.
         found.iter_mut().for_each(|(term, place)| *place += self.terms[*term as usize].words - 1);

@@ -1,12 +1,13 @@
 //! A trie of byte strings, kept flat and small: a node stands for all bytes up to the next place where strings part or
-//! one ends, and children of a node stand side by side.
+//! one ends, and children of a node stand side by side. There is a node behind the first blank of every string, so that
+//! a walk can begin behind a first word that is known.
 //!
-//! Built by `matching.rs` at start; a walk reads bytes until no string goes on.
+//! Built by `starts.rs`; a walk reads bytes until no string goes on.
 
 use std::ops::Range;
 
 /// No string, or no node.
-const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 
 /// The strings, numbered in the order in which they were given.
 #[derive(Debug)]
@@ -55,7 +56,11 @@ impl Trie {
                 let (first, last) = (strings[passing.start], strings[passing.end - 1]);
                 let shared =
                     first[depth..].iter().zip(&last[depth..]).take_while(|(left, right)| left == right);
-                let depth_behind = depth + shared.count();
+                let mut depth_behind = depth + shared.count();
+                let word = first.iter().position(|byte| *byte == b' ').map_or(0, |blank| blank + 1);
+                if (depth..depth_behind).contains(&word) {
+                    depth_behind = word;
+                }
                 let end = if first.len() == depth_behind { passing.start as u32 } else { NONE };
                 let rest = trie.rests.len() as u32;
                 let children = trie.bytes.len();
@@ -91,29 +96,61 @@ impl Trie {
     }
 
     /// Calls `found` with every string that `text` begins with, the shortest first.
-    pub(crate) fn walk(&self, text: &[u8], mut found: impl FnMut(u32)) {
-        let Some((first, mut text)) = text.split_first() else { return };
-        let mut node = self.starts[usize::from(*first)];
-        while let [Node { children, rest, end, leads }, behind, ..] =
-            self.nodes.get(node as usize..).unwrap_or_default()
-        {
+    pub(crate) fn walk(&self, text: &[u8], found: impl FnMut(u32)) {
+        let Some((first, rest)) = text.split_first() else { return };
+        self.walk_on(self.starts[usize::from(*first)], rest, found);
+    }
+
+    /// The same from a node on, whose own bytes stand at the start of `text`.
+    fn walk_on(&self, mut node: u32, mut text: &[u8], mut found: impl FnMut(u32)) {
+        while let [Node { rest, .. }, behind, ..] = self.nodes.get(node as usize..).unwrap_or_default() {
             for byte in &self.rests[*rest as usize..behind.rest as usize] {
                 match text.split_first() {
                     Some((next, others)) if next == byte => text = others,
                     _ => return,
                 }
             }
-            if *end != NONE {
-                found(*end);
+            let Some((next, others)) = self.leave(node, text, &mut found) else { return };
+            (node, text) = (next, others);
+        }
+    }
+
+    /// The same behind a node, whose own bytes were read.
+    pub(crate) fn walk_behind(&self, node: u32, text: &[u8], mut found: impl FnMut(u32)) {
+        if let Some((next, others)) = self.leave(node, text, &mut found) {
+            self.walk_on(next, others, found);
+        }
+    }
+
+    /// Tells of the string that ends at a node, and goes on to the child that the next byte leads to.
+    #[inline]
+    fn leave<'t>(&self, node: u32, text: &'t [u8], found: &mut impl FnMut(u32)) -> Option<(u32, &'t [u8])> {
+        let [Node { children, end, leads, .. }, behind, ..] = self.nodes.get(node as usize..)? else {
+            return None;
+        };
+        if *end != NONE {
+            found(*end);
+        }
+        let (byte, others) = text.split_first()?;
+        if leads & bit(*byte) == 0 {
+            return None;
+        }
+        let labels = &self.bytes[*children as usize..behind.children as usize];
+        let child = labels.iter().position(|label| label == byte)?;
+        Some((children + child as u32, others))
+    }
+
+    /// The node behind a first word and its blank.
+    pub(crate) fn behind_word(&self, word: &[u8]) -> Option<u32> {
+        let (first, mut text) = word.split_first()?;
+        let mut node = self.starts[usize::from(*first)];
+        loop {
+            let [Node { rest, .. }, behind, ..] = self.nodes.get(node as usize..)? else { return None };
+            text = text.strip_prefix(&self.rests[*rest as usize..behind.rest as usize])?;
+            if text.is_empty() {
+                return Some(node);
             }
-            let Some((byte, others)) = text.split_first() else { return };
-            if leads & bit(*byte) == 0 {
-                return;
-            }
-            let labels = &self.bytes[*children as usize..behind.children as usize];
-            let Some(child) = labels.iter().position(|label| label == byte) else { return };
-            node = children + child as u32;
-            text = others;
+            (node, text) = self.leave(node, text, &mut |_| {})?;
         }
     }
 }
