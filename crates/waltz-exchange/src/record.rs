@@ -3,6 +3,8 @@
 //! Text in a record has passed the masking of the gateway's record step; nothing downstream masks
 //! again.
 
+mod finite;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 

@@ -56,10 +56,10 @@ mod shared {
 const AROUND_TEXTS: usize = 4096;
 
 impl Entry {
-    /// The record, where it is one of an exchange.
+    /// The record of an exchange, where reading what the journal says would bring the same.
     pub(crate) fn record(&self) -> Option<Arc<ExchangeRecord>> {
         match self {
-            Self::Exchange(record) => Some(Arc::clone(record)),
+            Self::Exchange(record) if record.is_finite() => Some(Arc::clone(record)),
             _ => None,
         }
     }

@@ -1,7 +1,6 @@
 //! What an entry becomes in the tables. Pure: the drain calls it on a blocking thread, so that the
 //! transaction holds only statements.
 
-mod finite;
 mod lesson;
 mod session;
 mod totals;
@@ -21,7 +20,6 @@ use crate::Entry;
 use crate::evaluations::{Findings, findings};
 use crate::journal::{Payload, Position};
 use crate::sql::Value;
-use finite::is_finite;
 pub(crate) use lesson::LessonRow;
 use lesson::lesson_row;
 pub(crate) use session::SessionRow;
@@ -125,11 +123,11 @@ pub(crate) fn prepare(payload: &Payload) -> Prepared {
     prepared.unwrap_or_else(|error| Prepared::Rejected(rejected(payload, error.to_string())))
 }
 
-/// The exchange and its text, as far as reading the text would bring the same exchange.
+/// The exchange and its text, where it is kept in memory.
 fn in_memory(payload: &Payload) -> Option<(Arc<ExchangeRecord>, Bytes)> {
     let record = payload.record.as_ref()?;
     let text = payload.bytes.strip_prefix(br#"{"kind":"exchange","entry":"#)?.strip_suffix(b"}")?;
-    is_finite(&**record).then(|| (Arc::clone(record), payload.bytes.slice_ref(text)))
+    Some((Arc::clone(record), payload.bytes.slice_ref(text)))
 }
 
 /// An entry whose content is kept as it was written, so that an exchange need not be written anew.

@@ -77,5 +77,14 @@ fn an_assessment_is_read_strictly() {
         bad[field] = value;
         assert!(parse_assessment(&bad.to_string()).is_none(), "{field}");
     }
+    // Neither infinity nor NaN comes in: not in words, and not as a number that is too large for a score.
+    for number in ["1e39", "-1e39", "1e400", "NaN", "Infinity", "null"] {
+        let text = good.to_string();
+        for (field, value) in [("confidence", "0.9"), ("risk_score", "0.1")] {
+            let bad = text.replace(&format!("\"{field}\":{value}"), &format!("\"{field}\":{number}"));
+            assert_ne!(bad, text);
+            assert!(parse_assessment(&bad).is_none(), "{bad}");
+        }
+    }
     assert!(parse_assessment("plain text").is_none());
 }

@@ -3,7 +3,10 @@
 use serde::Serialize;
 use serde_json::Value;
 use waltz_exchange::id::response_id;
-use waltz_exchange::{Decision, Verdict};
+use waltz_exchange::record::Attempt;
+use waltz_exchange::release::{ProgramChoice, ReleaseKind};
+use waltz_exchange::variant::{Choice, OutcomeClass, RequestContext, SafetyOutcome, VariantOutcome};
+use waltz_exchange::{Decision, ExchangeRecord, Verdict};
 use waltz_store::{Entry, Format, Namespace, SessionFilter, Settings, Store};
 
 use super::{exported, outcome, refusing, store_all, timed_out};
@@ -128,4 +131,135 @@ async fn both_databases_answer_alike_whether_from_memory_or_from_files() {
             assert_eq!(one, another);
         }
     }
+}
+
+/// A record with every kind of number in it.
+fn full(id: &str) -> ExchangeRecord {
+    let mut record = coached(id, "acme", "ses", 0, "a");
+    record.prompt_verdict = Some(harmful());
+    record.choices[0].self_check = Some(record.choices[0].draft.clone());
+    let choice =
+        Choice { variant: "v".to_owned(), action_prob: 0.5, candidates: [("v".to_owned(), 0.5)].into() };
+    record.program_choice = Some(ProgramChoice { kind: ReleaseKind::Weights, choice: choice.clone() });
+    record.variant_choice = Some(choice);
+    let context = RequestContext { urgency: 0.5, ..RequestContext::default() };
+    record.request_context = Some(context.clone());
+    record.lesson = Some(VariantOutcome {
+        variant: "v".to_owned(),
+        class: OutcomeClass::Success,
+        quality: Some(0.5),
+        duration_ms: 0.5,
+        errors: 0,
+        subject: None,
+        context,
+        safety: Some(SafetyOutcome { overhead_ms: 0.5, ..SafetyOutcome::default() }),
+    });
+    record.attempts.push(Attempt {
+        purpose: "draft".to_owned(),
+        upstream: "main".to_owned(),
+        model: "m".to_owned(),
+        at: record.started_at,
+        status: Some(200),
+        error: None,
+        duration_ms: 0.5,
+    });
+    record
+}
+
+/// The places of all numbers with a fraction, as JSON pointers.
+fn fractions(value: &Value, at: &str, found: &mut Vec<String>) {
+    match value {
+        Value::Number(number) if number.is_f64() => found.push(at.to_owned()),
+        Value::Array(items) => {
+            items.iter().zip(0..).for_each(|(item, index)| fractions(item, &format!("{at}/{index}"), found));
+        }
+        Value::Object(fields) => {
+            fields.iter().for_each(|(name, value)| fractions(value, &format!("{at}/{name}"), found));
+        }
+        _ => {}
+    }
+}
+
+/// Where a wide number is, and how it is set.
+type Wide = (&'static str, fn(&mut ExchangeRecord, f64));
+
+/// Records with one number each that is none in JSON, wherever a record has numbers.
+fn broken() -> Vec<ExchangeRecord> {
+    let whole = serde_json::to_value(full("req")).unwrap();
+    let mut places = Vec::new();
+    fractions(&whole, "", &mut places);
+    let mut records = Vec::new();
+    let mut wide = Vec::new();
+    for place in places {
+        // More than the narrower of both kinds of number holds: it becomes infinity.
+        let mut changed = whole.clone();
+        *changed.pointer_mut(&place).unwrap() = 1e39.into();
+        let record: ExchangeRecord = serde_json::from_value(changed).unwrap();
+        let again = serde_json::to_value(&record).unwrap();
+        match again.pointer(&place) {
+            Some(Value::Null) => records.push(record),
+            _ => wide.push(place),
+        }
+    }
+    // No JSON brings the wider ones out of range.
+    let changes: [Wide; 14] = [
+        ("/duration_ms", |record, to| record.duration_ms = to),
+        ("/overhead_ms", |record, to| record.overhead_ms = to),
+        ("/variant_choice/action_prob", |record, to| {
+            record.variant_choice.as_mut().unwrap().action_prob = to
+        }),
+        ("/variant_choice/candidates/v", |record, to| {
+            record.variant_choice.as_mut().unwrap().candidates.insert("v".to_owned(), to);
+        }),
+        ("/program_choice/choice/action_prob", |record, to| {
+            record.program_choice.as_mut().unwrap().choice.action_prob = to;
+        }),
+        ("/program_choice/choice/candidates/v", |record, to| {
+            record.program_choice.as_mut().unwrap().choice.candidates.insert("v".to_owned(), to);
+        }),
+        ("/request_context/urgency", |record, to| record.request_context.as_mut().unwrap().urgency = to),
+        ("/lesson/quality", |record, to| record.lesson.as_mut().unwrap().quality = Some(to)),
+        ("/lesson/duration_ms", |record, to| record.lesson.as_mut().unwrap().duration_ms = to),
+        ("/lesson/context/urgency", |record, to| record.lesson.as_mut().unwrap().context.urgency = to),
+        ("/lesson/safety/overhead_ms", |record, to| {
+            record.lesson.as_mut().unwrap().safety.as_mut().unwrap().overhead_ms = to;
+        }),
+        ("/choices/0/rounds/0/duration_ms", |record, to| record.choices[0].rounds[0].duration_ms = to),
+        ("/choices/0/rounds/1/duration_ms", |record, to| record.choices[0].rounds[1].duration_ms = to),
+        ("/attempts/0/duration_ms", |record, to| record.attempts[0].duration_ms = to),
+    ];
+    assert_eq!(wide, changes.map(|(place, _)| place), "every number of a record is tried");
+    for (_, change) in changes {
+        for number in [f64::NAN, f64::NEG_INFINITY] {
+            let mut record = full("req");
+            change(&mut record, number);
+            records.push(record);
+        }
+    }
+    for (record, number) in records.iter_mut().zip(0..) {
+        record.id = format!("req_{number}");
+        record.response_id = None;
+    }
+    records
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_number_that_is_none_is_kept_the_same_way_from_memory_and_from_files() {
+    let broken = broken();
+    let entries: Vec<Entry> = broken.iter().cloned().chain([full("req_good")]).map(exchange).collect();
+    let mut all = Vec::new();
+    for recent_bytes in [0, 64 << 20] {
+        let home = Home::new(Kind::Sqlite).await;
+        let store = Store::open(Settings { recent_bytes, ..home.settings() }).await.unwrap();
+        store_all(&store, &entries).await;
+        store.close().await.unwrap();
+        let tables = home.tables().await;
+        let kept = tables.texts("SELECT reason || payload FROM rejected_entries ORDER BY position").await;
+        let stored = tables.texts("SELECT id || record FROM exchanges ORDER BY id").await;
+        tables.close().await;
+        // A quality that is no number reads as none at all, in both of its records.
+        assert_eq!((kept.len(), stored.len()), (broken.len() - 2, 3));
+        all.push((kept, stored));
+    }
+    assert_eq!(all[0], all[1]);
 }
