@@ -51,7 +51,7 @@ pub fn set_count(headers: &mut HeaderMap, name: impl IntoHeaderName, count: u32)
 /// Headers of a JSON reply.
 pub fn json_headers() -> HeaderMap {
     // An answer of an exchange carries a dozen.
-    let mut headers = HeaderMap::with_capacity(16);
+    let mut headers = HeaderMap::with_capacity(12);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers
 }
