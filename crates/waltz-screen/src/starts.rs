@@ -29,11 +29,11 @@ pub(crate) struct Starts {
     /// First words of at most [`KEY`] bytes; open addressing, at most half full.
     words: Vec<Start>,
     /// Those with which a term may end before [`SECOND`] further bytes, and the beginnings of [`LONGER`] ones.
-    alone: Bits,
-    /// First words together with the bytes behind them.
-    seconds: Bits,
+    alone: Bits<512>,
+    /// First words together with the bytes behind them, zeros where a term has fewer.
+    seconds: Bits<1024>,
     /// Terms that are the beginning of a word.
-    stems: Bits,
+    stems: Bits<256>,
     /// The lengths of those beginnings, as masks.
     stem_masks: Vec<u64>,
 }
@@ -45,6 +45,8 @@ struct Start {
     key: u64,
     /// The node behind it and its blank.
     node: u32,
+    /// The term that it is, or [`NONE`].
+    term: u32,
 }
 
 /// What is looked at of a word.
@@ -80,10 +82,10 @@ impl Starts {
             terms.iter().filter_map(|term| Some(&term[..first_word(term)?])).collect();
         let mut starts = Self {
             trie: Trie::new(terms),
-            words: vec![Start { key: 0, node: NONE }; (2 * firsts.len() + 1).next_power_of_two()],
-            alone: Bits::new(15),
-            seconds: Bits::new(16),
-            stems: Bits::new(14),
+            words: vec![Start { key: 0, node: NONE, term: NONE }; (2 * firsts.len() + 1).next_power_of_two()],
+            alone: Bits::new(),
+            seconds: Bits::new(),
+            stems: Bits::new(),
             stem_masks: Vec::new(),
         };
         for term in terms {
@@ -104,11 +106,14 @@ impl Starts {
             return;
         }
         let place = self.place(key);
-        self.words[place] = Start { key, node: self.trie.behind_word(word).unwrap_or(NONE) };
+        let node = self.trie.behind_word(word).unwrap_or(NONE);
+        self.words[place] = Start { key, node, term: self.trie.end(node) };
         if second.len() < SECOND {
             self.alone.add(key);
-        } else {
-            self.seconds.add(with_second(key, first_eight(second)));
+        }
+        if !second.is_empty() {
+            let looked_at = if second.len() < SECOND { 0 } else { first_eight(second) };
+            self.seconds.add(with_second(key, looked_at));
         }
     }
 
@@ -153,12 +158,18 @@ impl Starts {
 
     /// Calls `found` with every term that a view has from a word on. The word stands at `at`, and behind its blank the
     /// view goes on at `next`.
-    fn walk(&self, view: &[u8], at: usize, next: usize, found: impl FnMut(u32)) {
-        match Look::new(view, at, next) {
-            Some(look) if look.length <= KEY && !self.is_stem(&look) => {
-                self.trie.walk_behind(self.words[self.place(look.key())].node, &view[next..], found);
-            }
-            _ => self.trie.walk(&view[at..], found),
+    fn walk(&self, view: &[u8], at: usize, next: usize, mut found: impl FnMut(u32)) {
+        let look = match Look::new(view, at, next) {
+            Some(look) if look.length <= KEY && !self.is_stem(&look) => look,
+            _ => return self.trie.walk(&view[at..], found),
+        };
+        let key = look.key();
+        let Start { node, term, .. } = self.words[self.place(key)];
+        if term != NONE {
+            found(term);
+        }
+        if self.seconds.has(with_second(key, look.second)) || self.seconds.has(with_second(key, 0)) {
+            self.trie.walk_behind(node, &view[next..], found);
         }
     }
 
@@ -174,28 +185,31 @@ impl Starts {
     }
 }
 
-/// Numbers that may be there: one that was added always is, and hardly any other.
+/// Numbers that may be there: one that was added always is, and hardly any other as long as there are many more bits
+/// than numbers. The size is a power of two.
 #[derive(Debug)]
-struct Bits {
-    bits: Vec<u64>,
-    shift: u32,
-}
+struct Bits<const WORDS: usize>(Box<[u64; WORDS]>);
 
-impl Bits {
-    /// Two to the power of `size` bits, which should be many more than there are numbers.
-    fn new(size: u32) -> Self {
-        Self { bits: vec![0; 1 << size >> 6], shift: 64 - size }
+impl<const WORDS: usize> Bits<WORDS> {
+    fn new() -> Self {
+        Self(Box::new([0; WORDS]))
     }
 
     fn add(&mut self, number: u64) {
-        let place = number.wrapping_mul(MIX) >> self.shift;
-        self.bits[(place >> 6) as usize] |= 1 << (place & 63);
+        let (word, bit) = Self::place(number);
+        self.0[word] |= 1 << bit;
     }
 
     #[inline]
     fn has(&self, number: u64) -> bool {
-        let place = number.wrapping_mul(MIX) >> self.shift;
-        self.bits[(place >> 6) as usize] >> (place & 63) & 1 != 0
+        let (word, bit) = Self::place(number);
+        self.0[word] >> bit & 1 != 0
+    }
+
+    #[inline]
+    fn place(number: u64) -> (usize, u64) {
+        let mixed = number.wrapping_mul(MIX);
+        ((mixed >> (64 - WORDS.ilog2())) as usize % WORDS, mixed >> 32 & 63)
     }
 }
 
