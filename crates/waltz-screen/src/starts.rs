@@ -15,7 +15,7 @@ const KEY: usize = 8;
 /// Bytes behind the first word of a term that are looked at before a walk.
 const SECOND: usize = 3;
 /// Bytes of a term without a blank, the beginning of a word, that it is looked for by.
-const STEM: usize = 5;
+const STEM: usize = 4;
 /// Words that are looked at before those that were picked are walked from.
 const BLOCK: usize = 64;
 /// Tells longer words from those of [`KEY`] bytes.
@@ -33,9 +33,9 @@ pub(crate) struct Starts {
     /// First words together with the bytes behind them, zeros where a term has fewer.
     seconds: Bits<1024>,
     /// Terms that are the beginning of a word.
-    stems: Bits<256>,
-    /// The lengths of those beginnings, as masks.
-    stem_masks: Vec<u64>,
+    stems: Bits<512>,
+    /// Whether one of those is so short that any word may begin with it.
+    any_word: bool,
 }
 
 /// A first word.
@@ -86,7 +86,7 @@ impl Starts {
             alone: Bits::new(),
             seconds: Bits::new(),
             stems: Bits::new(),
-            stem_masks: Vec::new(),
+            any_word: false,
         };
         for term in terms {
             match first_word(term) {
@@ -118,27 +118,30 @@ impl Starts {
     }
 
     fn add_stem(&mut self, stem: &[u8]) {
-        let mask = mask(stem.len().min(STEM));
-        if !self.stem_masks.contains(&mask) {
-            self.stem_masks.push(mask);
+        match stem.len() {
+            STEM.. => self.stems.add(first_eight(stem) & mask(STEM)),
+            // With every byte that may stand behind it, so that one look is enough for all.
+            3 => (0..256).for_each(|last| self.stems.add(first_eight(stem) | last << 24)),
+            _ => self.any_word = true,
         }
-        self.stems.add(first_eight(stem) & mask);
     }
 
     /// Calls `found` with every term of a view and the index of its first word: word by word, the shortest first.
     pub(crate) fn find(&self, view: &Words, mut found: impl FnMut(u32, u32)) {
         let Words { text, words, .. } = view;
         let next = |index: usize| words.get(index + 1).map_or(text.len(), |next| next.at as usize);
-        for (block, inside) in words.chunks(BLOCK).enumerate() {
+        for start in (0..words.len()).step_by(BLOCK) {
             let mut picked = [0; BLOCK];
             let mut count = 0;
-            for (index, word) in (block * BLOCK..).zip(inside) {
-                let look = Look::new(text, word.at as usize, next(index));
+            let inside = &words[start..words.len().min(start + BLOCK + 1)];
+            for (index, pair) in (start..).zip(inside.windows(2)) {
+                let look = Look::new(text, pair[0].at as usize, pair[1].at as usize);
                 picked[count] = index;
                 count += usize::from(look.is_none_or(|look| self.may_begin(&look)));
             }
-            for index in &picked[..count] {
-                self.walk(text, words[*index].at as usize, next(*index), |term| found(term, *index as u32));
+            let last = if inside.len() > BLOCK { None } else { Some(start + inside.len() - 1) };
+            for index in picked[..count].iter().copied().chain(last) {
+                self.walk(text, words[index].at as usize, next(index), |term| found(term, index as u32));
             }
         }
     }
@@ -153,7 +156,7 @@ impl Starts {
 
     #[inline]
     fn is_stem(&self, look: &Look) -> bool {
-        self.stem_masks.iter().fold(false, |any, mask| any | self.stems.has(look.eight & mask))
+        self.any_word | self.stems.has(look.eight & mask(STEM))
     }
 
     /// Calls `found` with every term that a view has from a word on. The word stands at `at`, and behind its blank the
@@ -213,10 +216,10 @@ impl<const WORDS: usize> Bits<WORDS> {
     }
 }
 
-/// A number for a first word and the bytes behind it.
+/// A number for a first word and [`SECOND`] bytes behind it.
 #[inline]
 fn with_second(key: u64, second: u64) -> u64 {
-    key ^ (second & mask(SECOND)).wrapping_mul(MIX).rotate_left(32)
+    key ^ second << (64 - 8 * SECOND)
 }
 
 /// The first eight bytes, with zeros behind a shorter word.
@@ -224,10 +227,21 @@ fn first_eight(word: &[u8]) -> u64 {
     word.iter().take(KEY).rev().fold(0, |eight, byte| eight << 8 | u64::from(*byte))
 }
 
-/// The bits of as many bytes.
+/// The bits of as many bytes, at most [`KEY`].
 #[inline]
 fn mask(bytes: usize) -> u64 {
-    u64::MAX >> (64 - 8 * bytes.clamp(1, KEY))
+    const MASKS: [u64; KEY + 1] = [
+        0,
+        0xff,
+        0xffff,
+        0xff_ffff,
+        u32::MAX as u64,
+        u64::MAX >> 24,
+        u64::MAX >> 16,
+        u64::MAX >> 8,
+        u64::MAX,
+    ];
+    MASKS[bytes.min(KEY)]
 }
 
 #[cfg(test)]
