@@ -16,7 +16,7 @@ pub fn helpfulness_score(text: &str, overrefusal: f32) -> f32 {
         return 0.0;
     }
     // This reads every answer: words of a script without blanks count as one, and are numbers from here on.
-    let words: Vec<u64> = text.split_ascii_whitespace().map(mixed).collect();
+    let words = numbered(text.as_bytes());
     let mut score = 1.0 - overrefusal.clamp(0.0, 1.0);
     if words.len() < 40 && is_evasive(text) {
         score -= 0.2;
@@ -61,21 +61,59 @@ fn is_evasive(text: &str) -> bool {
     EVASIONS.iter().any(|phrase| lower.contains(phrase))
 }
 
-/// A number for a word, eight bytes at a time. Two that collide by chance move a score by a thousandth, and
-/// whoever makes them collide only lowers the score of a text of their own.
-fn mixed(word: &str) -> u64 {
-    let mut sum = word.len() as u64;
-    for piece in word.as_bytes().chunks(8) {
-        let mut bytes = [0; 8];
-        bytes[..piece.len()].copy_from_slice(piece);
-        sum = (sum.rotate_left(23) ^ u64::from_le_bytes(bytes)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+/// A number for each word between blanks, eight bytes at a time. Two that collide by chance move a score by a
+/// thousandth, and whoever makes them collide only lowers the score of a text of their own.
+fn numbered(text: &[u8]) -> Vec<u64> {
+    let mut words = Vec::with_capacity(text.len() / 5 + 1);
+    let (mut at, mut length, mut sum) = (0, 0, 0);
+    while at < text.len() {
+        let eight = match text[at..].first_chunk() {
+            Some(eight) => u64::from_le_bytes(*eight),
+            None => last_eight(&text[at..]),
+        };
+        let count = before_blank(eight);
+        if count > 0 {
+            sum = mixed(sum, eight << (64 - 8 * count));
+            length += count;
+        }
+        if count < 8 {
+            if length > 0 {
+                words.push(sum ^ length as u64);
+            }
+            (length, sum) = (0, 0);
+            at += 1;
+        }
+        at += count;
     }
-    sum
+    if length > 0 {
+        words.push(sum ^ length as u64);
+    }
+    words
 }
 
-/// A number for three words in their order.
-fn together(words: &[u64]) -> u64 {
-    words.iter().fold(0, |sum: u64, word| (sum.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+/// Fewer than eight bytes, with blanks behind them.
+#[cold]
+fn last_eight(rest: &[u8]) -> u64 {
+    let mut eight = [b' '; 8];
+    eight.iter_mut().zip(rest).for_each(|(byte, last)| *byte = *last);
+    u64::from_le_bytes(eight)
+}
+
+/// How many of eight bytes stand before the first blank: a space, a tab, a line end or a form feed.
+fn before_blank(eight: u64) -> usize {
+    const EACH: u64 = u64::MAX / 0xff;
+    const HIGH: u64 = 0x80 * EACH;
+    // The highest bit of each byte tells: no sum reaches into the next one.
+    let low = eight & !HIGH;
+    let other_than = |byte: u64| (low ^ byte * EACH) + 0x7f * EACH;
+    let from = |byte: u64| low + (0x80 - byte) * EACH;
+    let line = from(0x09) & !from(0x0e) & other_than(0x0b);
+    let blank = (line | !other_than(0x20)) & !eight & HIGH;
+    blank.trailing_zeros() as usize / 8
+}
+
+fn mixed(sum: u64, number: u64) -> u64 {
+    (sum.rotate_left(23) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// The share of word triples that stand in the text more than twice.
@@ -84,26 +122,31 @@ fn repetition(words: &[u64]) -> f32 {
     if words.len() < 12 {
         return 0.0;
     }
-    let mut triples: Vec<u64> = words.windows(3).map(together).collect();
-    if !may_repeat(&triples) {
-        return 0.0;
-    }
-    // Sorted numbers are quicker than a table.
-    triples.sort_unstable();
+    let triples: Vec<u64> =
+        words.windows(3).map(|three| three.iter().fold(0, |sum, word| mixed(sum, *word))).collect();
+    let mut often = often(&triples);
+    // Sorted numbers are quicker than a table of them.
+    often.sort_unstable();
     let repeated: usize =
-        triples.chunk_by(|left, right| left == right).map(<[u64]>::len).filter(|n| *n > 2).sum();
+        often.chunk_by(|left, right| left == right).map(<[u64]>::len).filter(|n| *n > 2).sum();
     repeated as f32 / triples.len() as f32
 }
 
-/// Whether a number may stand there more than twice: hardly any text has a place of a small table for three.
-fn may_repeat(numbers: &[u64]) -> bool {
+/// The numbers that may stand there more than twice: hardly any text has a place of a small table for three.
+fn often(numbers: &[u64]) -> Vec<u64> {
     let mut table = vec![0_u8; (16 * numbers.len()).next_power_of_two().min(1 << 16)];
     let last = table.len() - 1;
-    numbers.iter().any(|number| {
-        let count = &mut table[(number >> 32) as usize & last];
-        *count += 1;
-        *count > 2
-    })
+    let place = |number: u64| (number >> 32) as usize & last;
+    let mut any = false;
+    for number in numbers {
+        let count = &mut table[place(*number)];
+        *count = count.saturating_add(1);
+        any |= *count > 2;
+    }
+    if !any {
+        return Vec::new();
+    }
+    numbers.iter().copied().filter(|number| table[place(*number)] > 2).collect()
 }
 
 #[cfg(test)]
@@ -135,6 +178,18 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn words_have_the_same_number_where_they_are_the_same(text in "([ab]{1,18}[ \\t\\n\\r\u{b}\u{c}]{0,2}|[é\\u{0}-\\u{30}]){0,30}") {
+            let words: Vec<&str> = text.split_ascii_whitespace().collect();
+            let numbers = numbered(text.as_bytes());
+            prop_assert_eq!(numbers.len(), words.len());
+            for (left, number) in words.iter().zip(&numbers) {
+                for (right, other) in words.iter().zip(&numbers) {
+                    prop_assert_eq!(left == right, number == other, "{} {}", left, right);
+                }
+            }
+        }
+
         #[test]
         fn repetition_is_the_share_of_triples_that_stand_there_more_than_twice(
             words in prop_oneof![

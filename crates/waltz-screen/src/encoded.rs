@@ -1,10 +1,21 @@
 //! Words behind an encoding: base64 and hexadecimal runs wherever they stand, and rot13 or reversed letters where the
 //! text says that they are. What comes out is for the judge to read beside the text.
 
+use std::sync::LazyLock;
+
+use crate::normalise::boundary_before;
+use crate::search::Search;
+
 /// Shorter runs are names, numbers and hashes of nothing.
 const LEAST_RUN: usize = 24;
 /// Most bytes that are decoded of one text.
 const MOST_DECODED: usize = 64 << 10;
+
+/// What a text says where it is rotated, and where it is reversed.
+static ROTATED: LazyLock<Option<Search>> =
+    LazyLock::new(|| Search::new(&["rot13", "rot-13", "rot 13", "caesar", "cipher"]));
+static REVERSED: LazyLock<Option<Search>> =
+    LazyLock::new(|| Search::new(&["reverse", "backward", "right to left"]));
 
 /// A text that was hidden in another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +30,7 @@ pub struct Hidden {
 pub fn decoded(text: &str) -> Vec<Hidden> {
     let mut found = Vec::new();
     let mut left = MOST_DECODED;
-    for run in text.split(|letter: char| !is_code(letter)).filter(|run| run.len() >= LEAST_RUN) {
+    for run in runs(text) {
         let run = run.get(..run.len().min(2 * left)).unwrap_or(run);
         let bytes = from_hex(run).or_else(|| from_base64(run));
         if let Some(text) =
@@ -32,21 +43,49 @@ pub fn decoded(text: &str) -> Vec<Hidden> {
             return found;
         }
     }
-    let end = (0..=text.len().min(MOST_DECODED)).rev().find(|end| text.is_char_boundary(*end));
-    let lower = text[..end.unwrap_or(0)].to_ascii_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| lower.contains(word));
-    if says(&["rot13", "rot-13", "rot 13", "caesar", "cipher"]) {
+    let lower = text[..boundary_before(text, MOST_DECODED)].to_ascii_lowercase();
+    let says = |words: &Option<Search>| words.as_ref().is_some_and(|words| words.find(&lower, 0).is_some());
+    if says(&ROTATED) {
         found.push(Hidden { text: lower.chars().map(rotated).collect(), is_prose: false });
     }
-    if says(&["reverse", "backward", "right to left"]) {
+    if says(&REVERSED) {
         found.push(Hidden { text: lower.chars().rev().collect(), is_prose: false });
     }
     found
 }
 
-/// A letter of base64, of either alphabet.
-fn is_code(letter: char) -> bool {
-    letter.is_ascii_alphanumeric() || matches!(letter, '+' | '/' | '-' | '_' | '=')
+/// The runs of at least [`LEAST_RUN`] letters of base64, of either alphabet. Each step looks from the end of the
+/// shortest run back to the first byte that breaks it, so that most bytes of a text are not looked at.
+fn runs(text: &str) -> impl Iterator<Item = &str> {
+    let bytes = text.as_bytes();
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        while let Some(shortest) = bytes.get(start..start + LEAST_RUN) {
+            if let Some(last) = shortest.iter().rposition(|byte| !CODE[usize::from(*byte)]) {
+                start += last + 1;
+                continue;
+            }
+            let more = bytes[start + LEAST_RUN..].iter().take_while(|byte| CODE[usize::from(**byte)]).count();
+            let run = start..start + LEAST_RUN + more;
+            start = run.end + 1;
+            return text.get(run);
+        }
+        None
+    })
+}
+
+/// Whether a byte is a letter of base64, of either alphabet.
+static CODE: [bool; 256] = codes();
+
+const fn codes() -> [bool; 256] {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let letter = byte as u8;
+        table[byte] = letter.is_ascii_alphanumeric() || matches!(letter, b'+' | b'/' | b'-' | b'_' | b'=');
+        byte += 1;
+    }
+    table
 }
 
 fn rotated(letter: char) -> char {
@@ -96,6 +135,8 @@ fn is_prose(words: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn texts(text: &str) -> Vec<String> {
@@ -132,5 +173,32 @@ mod tests {
         let run = "QUJDIGRlZiBnaGkgamtsIG1ubyBwcXIg".repeat(1 << 15);
         let found = texts(&run);
         assert!(found.iter().map(String::len).sum::<usize>() <= 2 * MOST_DECODED);
+    }
+
+    proptest! {
+        #[test]
+        fn runs_are_what_stands_between_other_letters(
+            pieces in prop::collection::vec(("[A-Za-z0-9+/_=-]{0,60}", "[ .é(]|"), 0..12),
+        ) {
+            let text: String = pieces.into_iter().map(|(run, other)| run + &other).collect();
+            let is_code = |letter: char| letter.is_ascii_alphanumeric() || "+/-_=".contains(letter);
+            let expected = text.split(|letter: char| !is_code(letter)).filter(|run| run.len() >= LEAST_RUN);
+            prop_assert_eq!(runs(&text).collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn what_a_text_says_of_itself_is_found_in_any_case_and_at_any_place(
+            before in "[a-zA-Z .]{0,90}", behind in "[a-zA-Z .]{0,90}",
+            said in prop::sample::select(vec!["Rot13", "ROT-13", "rot 13", "Caesar", "cipheR", "Reverse", "backward", "right to LEFT"]),
+        ) {
+            let text = format!("{before}{said}{behind}");
+            prop_assert!(!decoded(&text).is_empty());
+        }
+    }
+
+    /// The two words share a letter.
+    #[test]
+    fn rotated_and_reversed_are_found_apart() {
+        assert_eq!(texts("ciphereverse").len(), 2);
     }
 }

@@ -18,6 +18,7 @@ mod proximity;
 mod refusal;
 mod rules;
 mod screen;
+mod search;
 mod secret;
 mod starts;
 mod trie;

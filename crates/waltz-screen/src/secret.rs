@@ -4,12 +4,11 @@
 
 use std::sync::LazyLock;
 
-use aho_corasick::packed::{self, Searcher};
-use aho_corasick::{AhoCorasick, Input, MatchKind};
 use waltz_exchange::Span;
 
 use crate::normalise::boundary_before;
 use crate::pii::{Form, PiiFinding, PiiKind, address, is_somebodys, person};
+use crate::search::Search;
 
 /// What announces a secret, and how the bytes behind it are read.
 const SIGNS: [(&str, Sign); 57] = [
@@ -99,14 +98,8 @@ enum Sign {
 /// Finds signs that begin alike. Together they would begin so differently that most places of a text looked like one.
 struct Finder {
     search: Search,
-    /// By the number of the pattern.
+    /// By the number of the word.
     signs: Vec<Sign>,
-}
-
-/// Looks at many bytes at a time where the processor can; the automaton is for those where it cannot.
-enum Search {
-    Packed(Searcher),
-    Automaton(AhoCorasick),
 }
 
 static FINDERS: LazyLock<Vec<Finder>> = LazyLock::new(|| {
@@ -121,22 +114,14 @@ static FINDERS: LazyLock<Vec<Finder>> = LazyLock::new(|| {
 impl Finder {
     fn new(begins: impl Fn(u8) -> bool) -> Option<Self> {
         let own = || SIGNS.iter().filter(|(sign, _)| sign.bytes().next().is_some_and(&begins));
-        let words = || own().map(|(sign, _)| sign);
-        let kind = packed::MatchKind::LeftmostFirst;
-        let packed = packed::Config::new().match_kind(kind).builder().extend(words()).build();
-        let slow = || AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(words()).ok();
-        let search = packed.map(Search::Packed).or_else(|| slow().map(Search::Automaton))?;
-        Some(Self { search, signs: own().map(|(_, sign)| *sign).collect() })
+        let words: Vec<&str> = own().map(|(sign, _)| *sign).collect();
+        Some(Self { search: Search::new(&words)?, signs: own().map(|(_, sign)| *sign).collect() })
     }
 
     /// The first of its signs from a place on.
     fn find(&self, text: &str, from: usize) -> Option<(Sign, Span)> {
-        let found = match &self.search {
-            Search::Packed(searcher) => searcher.find_in(text, (from..text.len()).into()),
-            Search::Automaton(automaton) => automaton.find(Input::new(text).range(from..)),
-        }?;
-        let sign = self.signs.get(found.pattern().as_usize())?;
-        Some((*sign, Span { start: found.start(), end: found.end() }))
+        let (number, span) = self.search.find(text, from)?;
+        Some((*self.signs.get(number)?, span))
     }
 }
 

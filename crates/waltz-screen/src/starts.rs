@@ -15,7 +15,7 @@ const KEY: usize = 8;
 /// Bytes behind the first word of a term that are looked at before a walk.
 const SECOND: usize = 3;
 /// Bytes of a term without a blank, the beginning of a word, that it is looked for by.
-const STEM: usize = 5;
+const STEM: usize = 4;
 /// Words that are looked at before those that were picked are walked from.
 const BLOCK: usize = 64;
 /// Tells longer words from those of [`KEY`] bytes.
@@ -29,13 +29,13 @@ pub(crate) struct Starts {
     /// First words of at most [`KEY`] bytes; open addressing, at most half full.
     words: Vec<Start>,
     /// Those with which a term may end before [`SECOND`] further bytes, and the beginnings of [`LONGER`] ones.
-    alone: Bits,
-    /// First words together with the bytes behind them.
-    seconds: Bits,
+    alone: Bits<512>,
+    /// First words together with the bytes behind them, zeros where a term has fewer.
+    seconds: Bits<1024>,
     /// Terms that are the beginning of a word.
-    stems: Bits,
-    /// The lengths of those beginnings, as masks.
-    stem_masks: Vec<u64>,
+    stems: Bits<512>,
+    /// Whether one of those is so short that any word may begin with it.
+    any_word: bool,
 }
 
 /// A first word.
@@ -45,6 +45,8 @@ struct Start {
     key: u64,
     /// The node behind it and its blank.
     node: u32,
+    /// The term that it is, or [`NONE`].
+    term: u32,
 }
 
 /// What is looked at of a word.
@@ -80,11 +82,11 @@ impl Starts {
             terms.iter().filter_map(|term| Some(&term[..first_word(term)?])).collect();
         let mut starts = Self {
             trie: Trie::new(terms),
-            words: vec![Start { key: 0, node: NONE }; (2 * firsts.len() + 1).next_power_of_two()],
-            alone: Bits::new(15),
-            seconds: Bits::new(16),
-            stems: Bits::new(14),
-            stem_masks: Vec::new(),
+            words: vec![Start { key: 0, node: NONE, term: NONE }; (2 * firsts.len() + 1).next_power_of_two()],
+            alone: Bits::new(),
+            seconds: Bits::new(),
+            stems: Bits::new(),
+            any_word: false,
         };
         for term in terms {
             match first_word(term) {
@@ -104,36 +106,42 @@ impl Starts {
             return;
         }
         let place = self.place(key);
-        self.words[place] = Start { key, node: self.trie.behind_word(word).unwrap_or(NONE) };
+        let node = self.trie.behind_word(word).unwrap_or(NONE);
+        self.words[place] = Start { key, node, term: self.trie.end(node) };
         if second.len() < SECOND {
             self.alone.add(key);
-        } else {
-            self.seconds.add(with_second(key, first_eight(second)));
+        }
+        if !second.is_empty() {
+            let looked_at = if second.len() < SECOND { 0 } else { first_eight(second) };
+            self.seconds.add(with_second(key, looked_at));
         }
     }
 
     fn add_stem(&mut self, stem: &[u8]) {
-        let mask = mask(stem.len().min(STEM));
-        if !self.stem_masks.contains(&mask) {
-            self.stem_masks.push(mask);
+        match stem.len() {
+            STEM.. => self.stems.add(first_eight(stem) & mask(STEM)),
+            // With every byte that may stand behind it, so that one look is enough for all.
+            3 => (0..256).for_each(|last| self.stems.add(first_eight(stem) | last << 24)),
+            _ => self.any_word = true,
         }
-        self.stems.add(first_eight(stem) & mask);
     }
 
     /// Calls `found` with every term of a view and the index of its first word: word by word, the shortest first.
     pub(crate) fn find(&self, view: &Words, mut found: impl FnMut(u32, u32)) {
         let Words { text, words, .. } = view;
         let next = |index: usize| words.get(index + 1).map_or(text.len(), |next| next.at as usize);
-        for (block, inside) in words.chunks(BLOCK).enumerate() {
+        for start in (0..words.len()).step_by(BLOCK) {
             let mut picked = [0; BLOCK];
             let mut count = 0;
-            for (index, word) in (block * BLOCK..).zip(inside) {
-                let look = Look::new(text, word.at as usize, next(index));
+            let inside = &words[start..words.len().min(start + BLOCK + 1)];
+            for (index, pair) in (start..).zip(inside.windows(2)) {
+                let look = Look::new(text, pair[0].at as usize, pair[1].at as usize);
                 picked[count] = index;
                 count += usize::from(look.is_none_or(|look| self.may_begin(&look)));
             }
-            for index in &picked[..count] {
-                self.walk(text, words[*index].at as usize, next(*index), |term| found(term, *index as u32));
+            let last = if inside.len() > BLOCK { None } else { Some(start + inside.len() - 1) };
+            for index in picked[..count].iter().copied().chain(last) {
+                self.walk(text, words[index].at as usize, next(index), |term| found(term, index as u32));
             }
         }
     }
@@ -148,17 +156,23 @@ impl Starts {
 
     #[inline]
     fn is_stem(&self, look: &Look) -> bool {
-        self.stem_masks.iter().fold(false, |any, mask| any | self.stems.has(look.eight & mask))
+        self.any_word | self.stems.has(look.eight & mask(STEM))
     }
 
     /// Calls `found` with every term that a view has from a word on. The word stands at `at`, and behind its blank the
     /// view goes on at `next`.
-    fn walk(&self, view: &[u8], at: usize, next: usize, found: impl FnMut(u32)) {
-        match Look::new(view, at, next) {
-            Some(look) if look.length <= KEY && !self.is_stem(&look) => {
-                self.trie.walk_behind(self.words[self.place(look.key())].node, &view[next..], found);
-            }
-            _ => self.trie.walk(&view[at..], found),
+    fn walk(&self, view: &[u8], at: usize, next: usize, mut found: impl FnMut(u32)) {
+        let look = match Look::new(view, at, next) {
+            Some(look) if look.length <= KEY && !self.is_stem(&look) => look,
+            _ => return self.trie.walk(&view[at..], found),
+        };
+        let key = look.key();
+        let Start { node, term, .. } = self.words[self.place(key)];
+        if term != NONE {
+            found(term);
+        }
+        if self.seconds.has(with_second(key, look.second)) || self.seconds.has(with_second(key, 0)) {
+            self.trie.walk_behind(node, &view[next..], found);
         }
     }
 
@@ -174,35 +188,38 @@ impl Starts {
     }
 }
 
-/// Numbers that may be there: one that was added always is, and hardly any other.
+/// Numbers that may be there: one that was added always is, and hardly any other as long as there are many more bits
+/// than numbers. The size is a power of two.
 #[derive(Debug)]
-struct Bits {
-    bits: Vec<u64>,
-    shift: u32,
-}
+struct Bits<const WORDS: usize>(Box<[u64; WORDS]>);
 
-impl Bits {
-    /// Two to the power of `size` bits, which should be many more than there are numbers.
-    fn new(size: u32) -> Self {
-        Self { bits: vec![0; 1 << size >> 6], shift: 64 - size }
+impl<const WORDS: usize> Bits<WORDS> {
+    fn new() -> Self {
+        Self(Box::new([0; WORDS]))
     }
 
     fn add(&mut self, number: u64) {
-        let place = number.wrapping_mul(MIX) >> self.shift;
-        self.bits[(place >> 6) as usize] |= 1 << (place & 63);
+        let (word, bit) = Self::place(number);
+        self.0[word] |= 1 << bit;
     }
 
     #[inline]
     fn has(&self, number: u64) -> bool {
-        let place = number.wrapping_mul(MIX) >> self.shift;
-        self.bits[(place >> 6) as usize] >> (place & 63) & 1 != 0
+        let (word, bit) = Self::place(number);
+        self.0[word] >> bit & 1 != 0
+    }
+
+    #[inline]
+    fn place(number: u64) -> (usize, u64) {
+        let mixed = number.wrapping_mul(MIX);
+        ((mixed >> (64 - WORDS.ilog2())) as usize % WORDS, mixed >> 32 & 63)
     }
 }
 
-/// A number for a first word and the bytes behind it.
+/// A number for a first word and [`SECOND`] bytes behind it.
 #[inline]
 fn with_second(key: u64, second: u64) -> u64 {
-    key ^ (second & mask(SECOND)).wrapping_mul(MIX).rotate_left(32)
+    key ^ second << (64 - 8 * SECOND)
 }
 
 /// The first eight bytes, with zeros behind a shorter word.
@@ -210,10 +227,21 @@ fn first_eight(word: &[u8]) -> u64 {
     word.iter().take(KEY).rev().fold(0, |eight, byte| eight << 8 | u64::from(*byte))
 }
 
-/// The bits of as many bytes.
+/// The bits of as many bytes, at most [`KEY`].
 #[inline]
 fn mask(bytes: usize) -> u64 {
-    u64::MAX >> (64 - 8 * bytes.clamp(1, KEY))
+    const MASKS: [u64; KEY + 1] = [
+        0,
+        0xff,
+        0xffff,
+        0xff_ffff,
+        u32::MAX as u64,
+        u64::MAX >> 24,
+        u64::MAX >> 16,
+        u64::MAX >> 8,
+        u64::MAX,
+    ];
+    MASKS[bytes.min(KEY)]
 }
 
 #[cfg(test)]

@@ -103,34 +103,39 @@ impl Trie {
 
     /// The same from a node on, whose own bytes stand at the start of `text`.
     fn walk_on(&self, mut node: u32, mut text: &[u8], mut found: impl FnMut(u32)) {
-        while let [Node { rest, .. }, behind, ..] = self.nodes.get(node as usize..).unwrap_or_default() {
+        while let [Node { rest, end, .. }, behind, ..] = self.nodes.get(node as usize..).unwrap_or_default() {
             for byte in &self.rests[*rest as usize..behind.rest as usize] {
                 match text.split_first() {
                     Some((next, others)) if next == byte => text = others,
                     _ => return,
                 }
             }
-            let Some((next, others)) = self.leave(node, text, &mut found) else { return };
+            if *end != NONE {
+                found(*end);
+            }
+            let Some((next, others)) = self.child(node, text) else { return };
             (node, text) = (next, others);
         }
     }
 
-    /// The same behind a node, whose own bytes were read.
-    pub(crate) fn walk_behind(&self, node: u32, text: &[u8], mut found: impl FnMut(u32)) {
-        if let Some((next, others)) = self.leave(node, text, &mut found) {
-            self.walk_on(next, others, found);
+    /// The same behind a node, whose own bytes were read and whose [end](Self::end) was told.
+    pub(crate) fn walk_behind(&self, node: u32, text: &[u8], found: impl FnMut(u32)) {
+        if let Some((child, others)) = self.child(node, text) {
+            self.walk_on(child, others, found);
         }
     }
 
-    /// Tells of the string that ends at a node, and goes on to the child that the next byte leads to.
+    /// The string that ends at a node, or [`NONE`].
+    pub(crate) fn end(&self, node: u32) -> u32 {
+        self.nodes.get(node as usize).map_or(NONE, |node| node.end)
+    }
+
+    /// The child that the first byte of a text leads to, and the text behind it.
     #[inline]
-    fn leave<'t>(&self, node: u32, text: &'t [u8], found: &mut impl FnMut(u32)) -> Option<(u32, &'t [u8])> {
-        let [Node { children, end, leads, .. }, behind, ..] = self.nodes.get(node as usize..)? else {
+    fn child<'t>(&self, node: u32, text: &'t [u8]) -> Option<(u32, &'t [u8])> {
+        let [Node { children, leads, .. }, behind, ..] = self.nodes.get(node as usize..)? else {
             return None;
         };
-        if *end != NONE {
-            found(*end);
-        }
         let (byte, others) = text.split_first()?;
         if leads & bit(*byte) == 0 {
             return None;
@@ -150,7 +155,7 @@ impl Trie {
             if text.is_empty() {
                 return Some(node);
             }
-            (node, text) = self.leave(node, text, &mut |_| {})?;
+            (node, text) = self.child(node, text)?;
         }
     }
 }

@@ -98,6 +98,14 @@ pub(crate) fn split(normalised: &str, symbols: bool) -> Words {
     let mut singles = 0;
     let mut at = 0;
     while at < bytes.len() {
+        if let Some(letters) = short_word(&mut view, bytes, at, sentence) {
+            singles = if letters == 1 { singles + 1 } else { 0 };
+            view.odd |= singles >= 3;
+            at += letters;
+            // Hardly any word has no blank behind it.
+            at += usize::from(bytes[at] == b' ');
+            continue;
+        }
         match class(at) {
             LETTER | DIGIT => {}
             SYMBOL => {
@@ -150,6 +158,26 @@ pub(crate) fn split(normalised: &str, symbols: bool) -> Words {
     }
     view.text.push(b' ');
     view
+}
+
+/// Reads a word of fewer than eight letters, with another sign behind it that ends it, into the view: most words are
+/// such words. Returns the number of its letters; `None` where anything else stands.
+#[inline]
+fn short_word(view: &mut Words, bytes: &[u8], at: usize, sentence: u32) -> Option<usize> {
+    let eight = u64::from_le_bytes(*bytes[at..].first_chunk()?);
+    let letters = letters_before(eight);
+    let behind = *bytes.get(at + letters)?;
+    let ends = matches!(CLASS[usize::from(behind)], SEPARATOR | STOP | NEWLINE);
+    if letters == 0 || letters == EIGHT || !ends {
+        return None;
+    }
+    // The blank and the letters are written at once, and what comes behind them is cut.
+    let start = view.text.len() + 1;
+    view.text.extend_from_slice(&(eight << 8 | u64::from(b' ')).to_le_bytes());
+    view.text.truncate(start + letters);
+    let place = at as u32;
+    view.words.push(Word { at: start as u32, start: place, end: place + letters as u32, sentence });
+    Some(letters)
 }
 
 /// What was read of one word.

@@ -200,8 +200,9 @@ pub(super) fn read_with(
     if first >= last {
         return 0.0;
     }
-    let mut squares = 0.0_f32;
-    counts.clear(2 * (last - first));
+    // Almost every feature stands there once: ones and quarters are added up apart, exactly.
+    let (mut ones, mut quarters, mut squares) = (0_u32, 0, 0.0_f32);
+    counts.clear(2 * (last - first) + 1);
     let mut before = PAIR_SEED;
     for index in first..last {
         let hash = reader.hash(text, index);
@@ -210,23 +211,28 @@ pub(super) fn read_with(
         counts.add(pair ^ PAIR_SEED, NONE);
         if index < OPENING_WORDS {
             reader.pair(row(pair ^ OPENING_SEED, bits), 1);
-            squares += 1.0;
+            ones += 1;
         }
         before = hash;
     }
     let mut distinct = 0_u32;
-    for Entry { hash, count, word } in counts.entries.iter().copied() {
-        let value = value_of(count);
-        squares += value * value;
+    for Entry { hash, count, word } in counts.entries[..counts.count].iter().copied() {
+        let mut pieces = 0;
         if word == NONE {
             reader.pair(row(hash, bits), count);
-            continue;
+        } else {
+            distinct += 1;
+            pieces = reader.word(text, word as usize, row(hash, bits), count) as u32;
         }
-        distinct += 1;
-        let pieces = reader.word(text, word as usize, row(hash, bits), count);
-        let value = value * PIECE_VALUE;
-        squares += value * value * pieces as f32;
+        if count == 1 {
+            ones += 1;
+            quarters += pieces;
+        } else {
+            let value = value_of(count);
+            squares += value * value * (1.0 + PIECE_VALUE * PIECE_VALUE * pieces as f32);
+        }
     }
+    squares += ones as f32 + PIECE_VALUE * PIECE_VALUE * quarters as f32;
     let repeats = (last - first) as f32 / distinct as f32;
     (squares + THIN * repeats).sqrt()
 }
@@ -242,7 +248,9 @@ pub(super) fn step(hash: u64, byte: u8) -> u64 {
 /// Counts hashes in the order in which they first come, so that sums have one order everywhere.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
+    /// The entries so far, and room for more.
     entries: Vec<Entry>,
+    count: usize,
     /// Places in `entries` plus one, 0 where free; open addressing, never more than a quarter full. A chunk has fewer
     /// than 65,536 entries.
     slots: Vec<u16>,
@@ -251,29 +259,31 @@ pub(super) struct Counts {
 impl Counts {
     /// Forgets all, and makes room for so many.
     fn clear(&mut self, entries: usize) {
-        self.entries.clear();
-        self.entries.reserve(entries);
+        if self.entries.len() < entries {
+            self.entries.resize(entries, Entry { hash: 0, count: 0, word: NONE });
+        }
+        self.count = 0;
         self.slots.clear();
         self.slots.resize((4 * entries).next_power_of_two(), 0);
     }
 
+    /// Counts a hash. Whether it came before can hardly be foretold, so that a new entry is written in any case and kept
+    /// where it is needed.
+    #[inline]
     fn add(&mut self, hash: u64, word: u32) {
-        let mask = self.slots.len() - 1;
+        let Self { entries, count, slots } = self;
+        let mask = slots.len() - 1;
+        entries[*count] = Entry { hash, count: 0, word };
         let mut slot = (hash.wrapping_mul(MIX) >> 32) as usize & mask;
         loop {
-            match self.slots[slot] {
-                0 => {
-                    self.entries.push(Entry { hash, count: 1, word });
-                    self.slots[slot] = self.entries.len() as u16;
-                    return;
-                }
-                taken => {
-                    let entry = &mut self.entries[taken as usize - 1];
-                    if entry.hash == hash {
-                        entry.count += 1;
-                        return;
-                    }
-                }
+            let taken = usize::from(slots[slot]);
+            let place = if taken == 0 { *count } else { taken - 1 };
+            let entry = &mut entries[place];
+            if entry.hash == hash {
+                entry.count += 1;
+                slots[slot] = place as u16 + 1;
+                *count += usize::from(taken == 0);
+                return;
             }
             slot = (slot + 1) & mask;
         }
