@@ -15,7 +15,8 @@ use waltz_exchange::id;
 use waltz_exchange::release::PROGRAM;
 use waltz_exchange::release::ReleaseStatus;
 use waltz_exchange::rollback::RollbackStatus;
-use waltz_rollout::patch::Setup;
+use waltz_exchange::variant::Modification;
+use waltz_rollout::patch::{self, Setup};
 use waltz_rollout::{Board, BoardEvent};
 use waltz_store::{BoardKey, BoardStored, EventStored, RollbackStored, RolloutChange, Store};
 
@@ -69,6 +70,22 @@ pub struct KnownAgent {
     pub setup: Setup,
     /// Its kinds of tasks and its skills: what two agents share of these makes them similar.
     pub abilities: BTreeSet<String>,
+    /// The models that upstreams serve, which a variant may ask in the place of its own; `*` stands for any.
+    pub models: BTreeSet<String>,
+}
+
+impl KnownAgent {
+    /// Whether the agent with a patch could answer. What cannot be applied to it as it is now would serve nobody.
+    fn check(&self, changes: &[Modification]) -> Result<(), Error> {
+        let Self { setup, models, .. } = self;
+        let model = patch::apply(changes, setup)?.model;
+        if model == setup.model || models.contains("*") || models.contains(&model) {
+            return Ok(());
+        }
+        let known = models.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let why = format!("no upstream serves the model `{}`; served are {known}", beginning(&model));
+        Err(waltz_rollout::Error::Patch(why).into())
+    }
 }
 
 /// Whoever acts, and what on.

@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 use waltz_exchange::proposal::{Proposal, ProposalStatus};
 use waltz_exchange::release::PROGRAM;
 use waltz_exchange::rollback::RollbackStatus;
-use waltz_rollout::patch;
 use waltz_rollout::propose::{ask, propose};
 use waltz_rollout::review::{self, Decision, digest, expire, is_open};
 use waltz_rollout::{Board, BoardEvent};
@@ -163,9 +162,8 @@ impl Desk<'_> {
             ..RolloutChange::default()
         };
         if decided.status == ProposalStatus::Approved {
-            // What cannot be applied to the agent as it is now would serve nobody.
             if let Some(agent) = self.agent(&key.agent) {
-                patch::apply(&decided.recommended_modifications, &agent.setup)?;
+                agent.check(&decided.recommended_modifications)?;
             }
             let prior = self.prior(&key, &decided.variant, &decided.recommended_modifications).await?;
             let work = |board: &mut Board| {

@@ -85,6 +85,7 @@ impl Desk<'_> {
                     self.check_configured(&release)?;
                 }
                 let work = |board: &mut Board| {
+                    self.check_applicable(board, &release)?;
                     let rollout = &self.settings.rollout;
                     let events = board.change(release.clone(), self.by, board.version, self.at, rollout)?;
                     Ok(Step { events, change: change.clone() })

@@ -11,7 +11,7 @@ use waltz_exchange::variant::{
 };
 use waltz_rollout::compare::{Comparison, compare};
 use waltz_rollout::learned::{self, Learned};
-use waltz_rollout::{Change, Prior, patch};
+use waltz_rollout::{Board, Change, Prior};
 use waltz_store::{BoardKey, LessonStored};
 
 use super::view::{BoardView, EventView, Explained};
@@ -150,7 +150,7 @@ impl Desk<'_> {
         let Some(known) = self.agent(agent) else {
             return Err(Error::Unknown { what: "agent", name: agent.clone() });
         };
-        patch::apply(patch, &known.setup)?;
+        known.check(patch)?;
         let key = BoardKey { agent: agent.clone(), task_type: task_type.clone() };
         let prior = self.prior(&key, name, patch).await?;
         let change = Change::Add { name: name.clone(), patch: patch.clone(), live: *live, prior };
@@ -214,7 +214,8 @@ impl Desk<'_> {
             self.check_configured(change)?;
         }
         let rollout = &self.settings.rollout;
-        let work = |board: &mut waltz_rollout::Board| {
+        let work = |board: &mut Board| {
+            self.check_applicable(board, change)?;
             let expected = expected.unwrap_or(board.version);
             Ok(Step::from(board.change(change.clone(), self.by, expected, self.at, rollout)?))
         };
@@ -224,19 +225,21 @@ impl Desk<'_> {
 
     /// Of the program itself only the version that the configuration names can be given traffic: no other is in memory.
     pub(super) fn check_configured(&self, change: &Change) -> Result<(), Error> {
-        let (Change::Release { variant, .. }
-        | Change::Introduce { variant, .. }
-        | Change::Enter(variant)
-        | Change::Apply(variant)
-        | Change::RollBackTo(variant)
-        | Change::SafeDefault(variant)) = change
-        else {
-            return Ok(());
-        };
+        let Some(variant) = gaining(change) else { return Ok(()) };
         if self.candidate == Some(variant) || variant == DEFAULT_VARIANT {
             return Ok(());
         }
         Err(Error::Invalid(format!("`{variant}` is not the candidate that the configuration names")))
+    }
+
+    /// What is given traffic must be something that its agent can answer with: the configuration may have changed since
+    /// it was declared.
+    pub(super) fn check_applicable(&self, board: &Board, change: &Change) -> Result<(), Error> {
+        let entry = gaining(change).and_then(|variant| board.entries.get(variant));
+        match (self.agent(&board.agent), entry) {
+            (Some(agent), Some(entry)) => agent.check(&entry.variant.patch),
+            _ => Ok(()),
+        }
     }
 
     /// Two variants head to head.
@@ -259,7 +262,7 @@ impl Desk<'_> {
         for stored in self.store.boards().await? {
             let here = learned::import(&mut parse(&stored.key, &stored.state)?, learned)?;
             if here > 0 {
-                let work = |board: &mut waltz_rollout::Board| {
+                let work = |board: &mut Board| {
                     learned::import(board, learned)?;
                     Ok(Step::from(Vec::new()))
                 };
@@ -268,6 +271,19 @@ impl Desk<'_> {
             taken += here;
         }
         Ok(Imported { variants: taken, undeclared: learned.values.len().saturating_sub(taken) })
+    }
+}
+
+/// The variant that a change gives traffic, now or when another falls.
+fn gaining(change: &Change) -> Option<&str> {
+    match change {
+        Change::Release { variant, .. }
+        | Change::Introduce { variant, .. }
+        | Change::Enter(variant)
+        | Change::Apply(variant)
+        | Change::RollBackTo(variant)
+        | Change::SafeDefault(variant) => Some(variant),
+        _ => None,
     }
 }
 

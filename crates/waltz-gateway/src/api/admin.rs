@@ -1,7 +1,7 @@
 //! Variants, proposals, rollbacks and releases, for whoever has the admin token. What is done is in [`crate::admin`];
 //! here it is read from requests and written into replies.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use axum::Router;
@@ -14,7 +14,7 @@ use http::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use waltz_exchange::json as strict_json;
 use waltz_exchange::openai::{ApiError, Retry};
 use waltz_exchange::proposal::ProposalStatus;
@@ -86,11 +86,13 @@ impl Operator {
             None => "admin".to_owned(),
         };
         let live = Arc::clone(&admitted.live);
+        let models: BTreeSet<String> =
+            live.upstreams.iter().flat_map(|upstream| upstream.models()).cloned().collect();
         let agents = live.agents.iter().map(|agent| {
             let (name, setup) = (agent.name.clone(), variants::setup(agent));
             let known = live.router.agent(&name);
             let abilities = known.into_iter().flat_map(|known| known.task_types.iter().chain(&known.skills));
-            KnownAgent { abilities: abilities.cloned().collect(), name, setup }
+            KnownAgent { abilities: abilities.cloned().collect(), name, setup, models: models.clone() }
         });
         let agents = agents.collect();
         let candidate = gateway.live.load().candidate.as_ref().and_then(|live| live.version.clone());
@@ -141,9 +143,12 @@ fn list(value: Result<impl Serialize, Error>) -> Result<Response, ApiError> {
 }
 
 async fn body<T: DeserializeOwned>(admitted: &Admitted, body: Body) -> Result<T, ApiError> {
-    let bytes = read_body(admitted, body).await?;
+    parsed(&read_body(admitted, body).await?)
+}
+
+fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     let wrong = |error: String| ApiError::invalid(format!("the request body cannot be read: {error}"), None);
-    let value = strict_json::parse(&bytes).map_err(|error| wrong(error.to_string()))?;
+    let value = strict_json::parse(bytes).map_err(|error| wrong(error.to_string()))?;
     serde_json::from_value(value).map_err(|error| wrong(error.to_string()))
 }
 
@@ -262,8 +267,14 @@ async fn list_proposals(State(gateway): Shared, admitted: Admitted, Query(words)
     .await
 }
 
-async fn propose(State(gateway): Shared, admitted: Admitted) -> Response {
-    answer(gateway, admitted, async |operator: Operator, _| {
+async fn propose(State(gateway): Shared, admitted: Admitted, sent: Body) -> Response {
+    answer(gateway, admitted, async |operator: Operator, admitted| {
+        let bytes = read_body(&admitted, sent).await?;
+        if !bytes.is_empty() && parsed::<Value>(&bytes)? != json!({}) {
+            let message = "this takes no wishes: it proposes what the numbers of all boards suggest. Send an empty \
+                body or `{}`; a variant of your own is declared with `POST /waltz/v1/variants`";
+            return Err(ApiError::invalid(message.to_owned(), None));
+        }
         operator.changed(operator.desk().propose_now().await).await
     })
     .await

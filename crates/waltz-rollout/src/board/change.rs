@@ -115,9 +115,20 @@ impl Board {
             Change::Retire(name) => self.retire(&name)?,
             Change::SafeDefault(name) => {
                 self.check_not_retired(&name)?;
+                let variant = &self.entry(&name)?.variant;
+                if variant.status == VariantStatus::RolledBack {
+                    return Err(wrong(
+                        variant,
+                        "nothing falls back on what made things worse; enter it first",
+                    ));
+                }
                 self.safe_default = name;
             }
             Change::Release { id, variant, profile, digest } => {
+                if let Some(reason) = &self.frozen {
+                    let why = format!("cannot start: the board is frozen ({reason}); unfreeze it first");
+                    return Err(Error::Release { release: id, why });
+                }
                 self.start_release(id, variant, &profile, digest, at, settings)?;
             }
             Change::Steer(command) => {

@@ -25,7 +25,8 @@ impl Place {
         let store = Store::open(waltz_store::Settings::at(folder.path())).await.unwrap();
         let gateway = Gateway::new(live(), store, ([0; 32], Signer::new(String::new())), None);
         let setup = Setup { model: "plain".to_owned(), ..Setup::default() };
-        let writer = KnownAgent { name: "writer".to_owned(), setup, abilities: BTreeSet::new() };
+        let models = ["*".to_owned()].into();
+        let writer = KnownAgent { name: "writer".to_owned(), setup, abilities: BTreeSet::new(), models };
         Self { folder, gateway, agents: vec![writer] }
     }
 

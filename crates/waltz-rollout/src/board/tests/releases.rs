@@ -92,7 +92,9 @@ fn a_release_that_evidence_ends_is_a_rollback() {
         assert!(rates.baseline_success_rate > 0.7 && rates.sample_size > 0, "{rates:?}");
         assert_eq!(rates.recent_success_rate < 0.5, fails, "{rates:?}");
         assert_eq!(status(&board, "fast"), VariantStatus::RolledBack);
-        // It can be reinstated, and then it starts without a record.
+        // It can be reinstated, and then it starts without a record. The control has fallen too meanwhile, in one of
+        // the cases: then a person looks first.
+        change_it(&mut board, Change::Unfreeze, 9).unwrap();
         release(&mut board, "fast");
         assert_eq!(
             (status(&board, "fast"), board.entry("fast").unwrap().value.visits),
@@ -262,6 +264,28 @@ fn who_begins_anew_keeps_what_was_believed_and_nothing_that_was_learned() {
         assert_eq!(entry.value, Value { prior, ..Value::default() });
         assert!(entry.linear.is_none());
     }
+}
+
+#[test]
+fn what_would_only_stand_still_or_fall_again_is_refused() {
+    let mut board = super::board(&["fast"]);
+    board.frozen = Some("a test".into());
+    let before = board.clone();
+    let release =
+        Change::Release { id: "rel-1".into(), variant: "fast".into(), profile: "4week".into(), digest: None };
+    let refused = change_it(&mut board, release.clone(), 0).unwrap_err().to_string();
+    assert_eq!(refused, "release `rel-1` cannot start: the board is frozen (a test); unfreeze it first");
+    assert_eq!(board, before);
+    change_it(&mut board, Change::Unfreeze, 0).unwrap();
+    change_it(&mut board, release, 0).unwrap();
+    change_it(&mut board, Change::SafeDefault("fast".into()), 0).unwrap();
+    change_it(&mut board, Change::SafeDefault("default".into()), 0).unwrap();
+    board.retreat("fast");
+    let refused = change_it(&mut board, Change::SafeDefault("fast".into()), 0).unwrap_err();
+    assert!(matches!(refused, Error::WrongVariant { status: "rolled_back", .. }), "{refused}");
+    assert_eq!(board.safe_default, "default");
+    change_it(&mut board, Change::Enter("fast".into()), 0).unwrap();
+    change_it(&mut board, Change::SafeDefault("fast".into()), 0).unwrap();
 }
 
 /// A board of the program itself.

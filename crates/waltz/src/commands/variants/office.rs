@@ -1,5 +1,7 @@
 //! What the commands on variants and releases work on: the database that the configuration names, and who acts.
 
+use std::collections::BTreeSet;
+
 use anyhow::Context;
 use jiff::Timestamp;
 use waltz_gateway::admin::{Desk, KnownAgent};
@@ -25,6 +27,11 @@ impl Office {
     pub(crate) async fn open(who: &Who) -> Result<Self, Exit> {
         let sources = who.options().sources();
         let (settings, agents, candidate) = configured_part(&sources, |check, loaded| {
+            let models: BTreeSet<String> = match loaded.raw.upstreams.as_slice() {
+                // The gateway answers from something that the file does not name.
+                [] => ["*".to_owned()].into(),
+                upstreams => upstreams.iter().flat_map(|upstream| &upstream.models).cloned().collect(),
+            };
             let agents = loaded.raw.agents.iter().map(|agent| {
                 let prompt = agent.system_prompt.clone().unwrap_or_default();
                 let model = agent.targets.first().map(|target| target.model.clone()).unwrap_or_default();
@@ -32,6 +39,7 @@ impl Office {
                     name: agent.name.clone(),
                     setup: Setup { prompt, model, ..Setup::default() },
                     abilities: agent.task_types.iter().chain(&agent.skills).cloned().collect(),
+                    models: models.clone(),
                 }
             });
             let candidate = build::configured_name(&loaded.raw, &base_folder(&sources));

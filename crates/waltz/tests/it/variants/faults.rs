@@ -177,8 +177,24 @@ async fn fault_F65_rollback_target_missing_or_itself_bad(site: Site) {
     let file = gateway.gateway.data().join("telemetry/crl/rollback_events.jsonl");
     let line: Value = serde_json::from_str(std::fs::read_to_string(file).unwrap().trim()).unwrap();
     assert_eq!(line["rollback_id"], first["rollback_id"]);
-    // A person disagrees with the first one: the variant comes back step by step, and the decision is made once.
+    // While it is frozen nothing begins that would only stand still, and nothing falls back on what fell.
     let path = format!("rollbacks/{}", first["rollback_id"].as_str().unwrap());
+    let release = json!({"agent": "writer", "task_type": "docs", "variant": "fast"});
+    let wish = json!({"decision": "reinstated", "reason": "the prompts were at fault"});
+    for (path, body) in [("releases", release), (path.as_str(), wish)] {
+        let reply = gateway.call("ann", path, Some(body)).await;
+        assert_eq!(reply.error(), (409, "conflict".to_owned()), "{path}: {}", reply.text);
+        assert!(
+            reply.text.contains("no variant to roll back to") && reply.text.contains("unfreeze it first")
+        );
+    }
+    assert!(gateway.board().await["release"].is_null());
+    let fall_back = json!({"action": "safe_default", "variant": "fast"});
+    let reply = gateway.call("ann", "variants/writer/docs", Some(fall_back)).await;
+    assert_eq!(reply.error(), (400, "invalid_request".to_owned()), "{}", reply.text);
+    assert!(reply.text.contains("is rolled_back") && reply.text.contains("enter it first"), "{}", reply.text);
+    assert_eq!(gateway.board().await["safe_default"], "default");
+    // A person disagrees with the first one: the variant comes back step by step, and the decision is made once.
     gateway.post("variants/writer/docs", json!({"action": "unfreeze"})).await;
     let wish = json!({"decision": "reinstated", "profile": "7day"});
     assert_eq!(gateway.call("ann", &path, Some(wish)).await.status, 400, "a reason is needed");

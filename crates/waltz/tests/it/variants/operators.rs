@@ -1,6 +1,7 @@
 //! What operators do: commands, releases in shadow, webhooks, `waltz.stage`.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -382,6 +383,61 @@ async fn the_kill_switch_has_a_page_with_a_button() {
     // What its button posts.
     gateway.post("releases/all", json!({"command": "pause", "reason": "a drill"})).await;
     assert_eq!(gateway.get("releases").await["paused"]["reason"], "a drill");
+}
+
+#[tokio::test]
+async fn what_cannot_work_is_refused_and_says_why() {
+    let mut site = Site::sqlite(SCRIPT, BY_HAND);
+    let open = std::mem::take(&mut site.config);
+    site.config = open.replace("name = \"main\"\n", "name = \"main\"\nmodels = [\"plain\", \"fast\"]\n");
+    let gateway = site.gateway();
+    let folder = Arc::clone(&gateway.gateway.folder);
+    // A model that no upstream serves: the agent as it is would answer, and nobody would learn.
+    let nowhere = json!({
+        "agent": "writer", "task_type": "docs", "name": "new", "patch": [{"model": "nowhere"}], "live": true
+    });
+    let reply = gateway.call("ann", "variants", Some(nowhere)).await;
+    assert_eq!(reply.error(), (400, "invalid_request".to_owned()), "{}", reply.text);
+    assert!(reply.text.contains("no upstream serves the model `nowhere`; served are fast, plain"));
+    let patch = folder.path().join("patch.json");
+    std::fs::write(&patch, r#"[{"model": "nowhere"}]"#).unwrap();
+    let file = patch.display().to_string();
+    let refused = site.command(&gateway, &["variants", "add", "writer", "docs", "new", "--patch", &file]);
+    assert!(refused.unwrap_err().contains("no upstream serves the model `nowhere`"));
+    gateway.add("quick", "fast").await;
+    gateway.act("safe_default", "quick").await;
+    let act = |action: &str, variant: &str| json!({"action": action, "variant": variant});
+    let board = "variants/writer/docs";
+    let reply = gateway.call("ann", board, Some(act("safe_default", "nobody"))).await;
+    assert_eq!(reply.error(), (404, "not_found".to_owned()), "{}", reply.text);
+    gateway.act("safe_default", "default").await;
+
+    // What is asked of the proposals is not ignored.
+    for (body, status) in [("", 200), ("{}", 200), (r#"{"agent": "writer"}"#, 400), ("[]", 400), ("{", 400)] {
+        let bearer = format!("Bearer {}", gateway.token);
+        let headers = [("authorization", bearer.as_str())];
+        let reply = gateway.gateway.post("/waltz/v1/proposals", body, &headers).await;
+        assert_eq!(reply.status, status, "{body:?}: {}", reply.text);
+        assert!(!body.contains("writer") || reply.text.contains("POST /waltz/v1/variants"), "{}", reply.text);
+    }
+
+    // The model goes away: the variant stays, and is given nothing until it is back.
+    let token = gateway.token.clone();
+    assert_eq!(gateway.gateway.stop(), Some(0));
+    site.config = site.config.replace(", \"fast\"", "");
+    let gateway = site.gateway_in(folder, Some(token), &[]);
+    let release = json!({"agent": "writer", "task_type": "docs", "variant": "quick"});
+    for (path, body) in [
+        (board, act("safe_default", "quick")),
+        (board, act("apply", "quick")),
+        (board, act("enter", "quick")),
+        ("releases", release),
+    ] {
+        let reply = gateway.call("ann", path, Some(body)).await;
+        assert_eq!(reply.error(), (400, "invalid_request".to_owned()), "{}", reply.text);
+        assert!(reply.text.contains("no upstream serves the model `fast`"), "{}", reply.text);
+    }
+    gateway.act("retire", "quick").await;
 }
 
 #[tokio::test]
