@@ -105,7 +105,7 @@ fn before_blank(eight: u64) -> usize {
     const HIGH: u64 = 0x80 * EACH;
     // The highest bit of each byte tells: no sum reaches into the next one.
     let low = eight & !HIGH;
-    let other_than = |byte: u64| (low ^ byte * EACH) + 0x7f * EACH;
+    let other_than = |byte: u64| (low ^ (byte * EACH)) + 0x7f * EACH;
     let from = |byte: u64| low + (0x80 - byte) * EACH;
     let line = from(0x09) & !from(0x0e) & other_than(0x0b);
     let blank = (line | !other_than(0x20)) & !eight & HIGH;
@@ -122,9 +122,8 @@ fn repetition(words: &[u64]) -> f32 {
     if words.len() < 12 {
         return 0.0;
     }
-    let triples: Vec<u64> =
-        words.windows(3).map(|three| three.iter().fold(0, |sum, word| mixed(sum, *word))).collect();
-    let mut often = often(&triples);
+    let triples = words.windows(3).map(|three| three.iter().fold(0, |sum, word| mixed(sum, *word)));
+    let mut often = often(triples.clone());
     // Sorted numbers are quicker than a table of them.
     often.sort_unstable();
     let repeated: usize =
@@ -133,20 +132,20 @@ fn repetition(words: &[u64]) -> f32 {
 }
 
 /// The numbers that may stand there more than twice: hardly any text has a place of a small table for three.
-fn often(numbers: &[u64]) -> Vec<u64> {
+fn often(numbers: impl ExactSizeIterator<Item = u64> + Clone) -> Vec<u64> {
     let mut table = vec![0_u8; (16 * numbers.len()).next_power_of_two().min(1 << 16)];
     let last = table.len() - 1;
     let place = |number: u64| (number >> 32) as usize & last;
     let mut any = false;
-    for number in numbers {
-        let count = &mut table[place(*number)];
+    for number in numbers.clone() {
+        let count = &mut table[place(number)];
         *count = count.saturating_add(1);
         any |= *count > 2;
     }
     if !any {
         return Vec::new();
     }
-    numbers.iter().copied().filter(|number| table[place(*number)] > 2).collect()
+    numbers.filter(|number| table[place(*number)] > 2).collect()
 }
 
 #[cfg(test)]

@@ -110,8 +110,8 @@ impl Matcher {
     /// Finds the terms of a view. `needed` is told which lists occur at all and says whose hits are
     /// wanted, if any are: most texts have terms of many families and all groups of none.
     pub(crate) fn scan(&self, view: &Words, needed: impl FnOnce(&[bool]) -> Option<Vec<bool>>) -> Hits {
-        // Terms, and the words that they begin with.
-        let mut found: Vec<(u32, u32)> = Vec::with_capacity(view.words.len());
+        // Terms, and the words that they begin with: every fourth word or so.
+        let mut found: Vec<(u32, u32)> = Vec::with_capacity(view.words.len() / 3);
         let mut seen = vec![0_u64; self.terms.len().div_ceil(64)];
         let mut present = vec![false; self.lists];
         self.starts.find(view, |index, first| {

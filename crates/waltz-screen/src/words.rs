@@ -261,7 +261,7 @@ fn letters_before(eight: u64) -> usize {
     const EACH: u64 = u64::MAX / 0xff;
     const HIGH: u64 = 0x80 * EACH;
     // Capitals differ from small letters in this bit alone, and nothing else becomes a letter by it.
-    let lower = (eight | 0x20 * EACH) & !HIGH;
+    let lower = (eight | (0x20 * EACH)) & !HIGH;
     // The highest bit of each byte: no sum reaches into the next one.
     let from_a = lower + (0x80 - b'a' as u64) * EACH;
     let behind_z = lower + (0x7f - b'z' as u64) * EACH;

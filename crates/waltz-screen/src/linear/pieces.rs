@@ -4,7 +4,7 @@
 use super::features::{LONGEST_WORD, step};
 
 /// The pieces of the longest word, three at each of its places.
-pub(super) const MOST_PIECES: usize = 3 * LONGEST_WORD;
+const MOST_PIECES: usize = 3 * LONGEST_WORD;
 
 const PIECE_SEED: u64 = 0xb492_b66f_be98_f273;
 

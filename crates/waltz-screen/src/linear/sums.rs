@@ -7,7 +7,7 @@ use std::hint::black_box;
 use super::COLUMNS;
 use super::features::{PIECE_VALUE, Reader, Text, row, value_of};
 use super::known::{KnownWords, WordRead};
-use super::pieces::{MOST_PIECES, Pieces};
+use super::pieces::Pieces;
 
 /// Rows that are summed together: so many weights of a byte fit sixteen bits, whatever they are.
 const BATCH: usize = 256;
@@ -49,7 +49,11 @@ impl<'a> Sums<'a> {
 
     #[inline(never)]
     fn close_batch(&mut self) {
-        let sums = summed(self.rows, &self.waiting[..self.count]);
+        let Self { rows, waiting, count, .. } = self;
+        let numbers = waiting[..*count].iter().map(|number| *number as usize);
+        // Nothing depends on these bytes, so that the processor fetches many rows at once.
+        black_box(numbers.clone().filter_map(|number| rows.get(number)).fold(0, |any, row| any | row[0]));
+        let sums = summed(rows, numbers);
         self.halves.iter_mut().zip(sums).for_each(|(half, sum)| *half += 2 * i32::from(sum));
         self.count = 0;
     }
@@ -96,20 +100,19 @@ impl Reader for Sums<'_> {
 fn read_word(rows: &[[u8; COLUMNS]], bits: u32, pieces: &mut Pieces, text: &Text, index: usize) -> WordRead {
     let hash = text.hash(index);
     let hashes = pieces.read(text.marked_word(index));
+    let mut halves = summed(rows, hashes.iter().map(|hash| row(*hash, bits)));
     // A word counts as much as two of its pieces.
-    let mut numbers = [row(hash, bits) as u32; MOST_PIECES + 2];
-    numbers[2..].iter_mut().zip(hashes).for_each(|(number, hash)| *number = row(*hash, bits) as u32);
-    WordRead { hash, halves: summed(rows, &numbers[..hashes.len() + 2]), pieces: hashes.len() as u8 }
+    let own = summed(rows, std::iter::once(row(hash, bits)));
+    halves.iter_mut().zip(own).for_each(|(half, own)| *half += 2 * own);
+    WordRead { hash, halves, pieces: hashes.len() as u8 }
 }
 
 /// The sums of at most [`BATCH`] rows.
 #[inline]
-fn summed(rows: &[[u8; COLUMNS]], numbers: &[u32]) -> [i16; COLUMNS] {
-    // Nothing depends on these bytes, so that the processor fetches many rows at once.
-    black_box(numbers.iter().filter_map(|row| rows.get(*row as usize)).fold(0, |any, row| any | row[0]));
+fn summed(rows: &[[u8; COLUMNS]], numbers: impl Iterator<Item = usize>) -> [i16; COLUMNS] {
     let mut sums = [0_i16; COLUMNS];
     for number in numbers {
-        let Some(row) = rows.get(*number as usize) else { continue };
+        let Some(row) = rows.get(number) else { continue };
         for (sum, weight) in sums.iter_mut().zip(row) {
             *sum = sum.wrapping_add(i16::from(weight.cast_signed()));
         }
