@@ -114,9 +114,15 @@ async fn dispatch(
         MESSAGES => MESSAGES,
         _ => "",
     };
-    if path.is_empty() || request.method() != Method::POST {
+    if path.is_empty() {
         request.extensions_mut().insert(RequestId(request_id));
         return others.call(request).await.unwrap_or_else(|never| match never {});
+    }
+    if request.method() != Method::POST {
+        // As the other paths answer a method that they do not have.
+        let mut response = reply_error(path, &not_found(path));
+        reply::set(response.headers_mut(), "allow", "POST");
+        return response;
     }
     let (parts, body) = request.into_parts();
     match Admitted::new(&gateway, parts.headers, request_id) {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Mock};
+use crate::harness::{Gateway, Mock, client};
 
 fn request(body: &str, headers: &str) -> Vec<u8> {
     format!(
@@ -245,5 +245,21 @@ async fn unknown_paths_and_methods_answer_in_the_same_form() {
             };
             assert!(!reply.text.contains("unknown_url"), "{method} {path}");
         }
+        // What a path does not have it says, with what it has, in the form of its interface.
+        let sent = client().delete(format!("{}{concrete}", gateway.url)).send().await.unwrap();
+        let named = |method: &String| match method.as_str() {
+            "get" => "GET,HEAD".to_owned(),
+            other => other.to_uppercase(),
+        };
+        let mut allowed: Vec<String> = methods.as_object().unwrap().keys().map(named).collect();
+        allowed.sort();
+        let allow = sent.headers().get("allow").map(|value| value.to_str().unwrap().to_owned());
+        assert_eq!((sent.status().as_u16(), allow), (404, Some(allowed.join(","))), "{path}");
+        let error: Value = serde_json::from_str(&sent.text().await.unwrap()).unwrap();
+        let (field, word) = match path.as_str() {
+            "/v1/messages" => ("type", "not_found_error"),
+            _ => ("code", "unknown_url"),
+        };
+        assert_eq!(error["error"][field], word, "{path}: {error}");
     }
 }
