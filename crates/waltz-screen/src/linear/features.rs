@@ -200,8 +200,7 @@ pub(super) fn read_with(
     if first >= last {
         return 0.0;
     }
-    // Almost every feature stands there once: ones and quarters are added up apart, exactly.
-    let (mut ones, mut quarters, mut squares) = (0_u32, 0, 0.0_f32);
+    let mut squares = 0.0_f32;
     counts.clear(2 * (last - first) + 1);
     let mut before = PAIR_SEED;
     for index in first..last {
@@ -211,28 +210,23 @@ pub(super) fn read_with(
         counts.add(pair ^ PAIR_SEED, NONE);
         if index < OPENING_WORDS {
             reader.pair(row(pair ^ OPENING_SEED, bits), 1);
-            ones += 1;
+            squares += 1.0;
         }
         before = hash;
     }
     let mut distinct = 0_u32;
     for Entry { hash, count, word } in counts.entries[..counts.count].iter().copied() {
-        let mut pieces = 0;
+        let value = value_of(count);
+        squares += value * value;
         if word == NONE {
             reader.pair(row(hash, bits), count);
-        } else {
-            distinct += 1;
-            pieces = reader.word(text, word as usize, row(hash, bits), count) as u32;
+            continue;
         }
-        if count == 1 {
-            ones += 1;
-            quarters += pieces;
-        } else {
-            let value = value_of(count);
-            squares += value * value * (1.0 + PIECE_VALUE * PIECE_VALUE * pieces as f32);
-        }
+        distinct += 1;
+        let pieces = reader.word(text, word as usize, row(hash, bits), count);
+        let value = value * PIECE_VALUE;
+        squares += value * value * pieces as f32;
     }
-    squares += ones as f32 + PIECE_VALUE * PIECE_VALUE * quarters as f32;
     let repeats = (last - first) as f32 / distinct as f32;
     (squares + THIN * repeats).sqrt()
 }
