@@ -157,7 +157,11 @@ fn start_logging(sources: &Sources) {
     let wanted =
         sources.environment.iter().find(|(name, _)| name == "WALTZ_LOG").map(|(_, value)| value.as_str());
     let filter = tracing_subscriber::EnvFilter::new(wanted.unwrap_or("warn,waltz=info"));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A log that cannot be written must not stop anything: telling so on the same stream would panic.
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .log_internal_errors(false);
     let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     // Whatever reads the log of a service wants JSON; a person at a terminal does not.
     let started = if terminal { builder.try_init() } else { builder.json().try_init() };

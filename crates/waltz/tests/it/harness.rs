@@ -88,6 +88,13 @@ impl Drop for MockProcess {
     }
 }
 
+/// What becomes of a gateway's log once it has started.
+#[derive(Clone, Copy, PartialEq)]
+enum Log {
+    Kept,
+    Closed,
+}
+
 impl Gateway {
     /// A gateway over one mock with further configuration.
     pub fn over(mock: &Mock, config: &str) -> Self {
@@ -106,16 +113,29 @@ impl Gateway {
     }
 
     pub fn start_at(listen: &str, folder: Arc<TempDir>, config: &str, environment: &[(&str, &str)]) -> Self {
-        Self::launch(&["--listen", listen], folder, config, environment)
+        Self::launch(&["--listen", listen], folder, config, environment, Log::Kept)
+    }
+
+    /// A gateway whose log nobody reads any more once it has started: what it writes there fails.
+    pub fn start_unheard(config: &str, environment: &[(&str, &str)]) -> Self {
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        Self::launch(&["--listen", "127.0.0.1:0"], folder, config, environment, Log::Closed)
     }
 
     /// A gateway with further options.
     pub fn start_with(options: &[&str], config: &str, environment: &[(&str, &str)]) -> Self {
         let folder = Arc::new(tempfile::tempdir().unwrap());
-        Self::launch(&[options, &["--listen", "127.0.0.1:0"]].concat(), folder, config, environment)
+        let options = [options, &["--listen", "127.0.0.1:0"]].concat();
+        Self::launch(&options, folder, config, environment, Log::Kept)
     }
 
-    fn launch(options: &[&str], folder: Arc<TempDir>, config: &str, environment: &[(&str, &str)]) -> Self {
+    fn launch(
+        options: &[&str],
+        folder: Arc<TempDir>,
+        config: &str,
+        environment: &[(&str, &str)],
+        after_start: Log,
+    ) -> Self {
         let file = folder.path().join("waltz.toml");
         std::fs::write(&file, config).unwrap();
         let mut child = Command::new(BINARY)
@@ -141,6 +161,9 @@ impl Gateway {
                 if let Some(rest) = line.strip_prefix("waltz is listening on ") {
                     let url = rest.split("/v1").next().unwrap_or_default().replace("0.0.0.0", "127.0.0.1");
                     sender.send(url).ok();
+                    if after_start == Log::Closed {
+                        return;
+                    }
                 }
                 kept.lock().unwrap().push(line);
             }

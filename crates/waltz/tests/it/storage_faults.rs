@@ -204,3 +204,15 @@ async fn fault_F62_log_spool_overflow() {
         assert_eq!(stored(folder.path(), &environment).len(), kept, "every answer that said so is on record");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_nobody_reads_stops_nothing() {
+    let mock = Mock::start("");
+    let gateway = Gateway::start_unheard(&mock.upstream("main"), &[("WALTZ_LOG", "debug")]);
+    for _ in 0..5 {
+        let reply = gateway.ask("hi").await;
+        assert_eq!(reply.status, 200, "{}", reply.text);
+    }
+    gateway.drain().await;
+    assert_eq!(readiness(&gateway).await["status"], "ready");
+}
