@@ -60,7 +60,7 @@ struct Signs {
 
 /// Bytes that are looked at together. Most blocks of a text hold no digit and no `@`, and are passed over.
 const BLOCK: usize = 64;
-/// Bytes before a block that a word with its first digit inside the block may begin in.
+/// Bytes on either side of a block in which a word with a digit inside the block shows what it is.
 const REACH: usize = 20;
 
 fn signs(bytes: &[u8]) -> Signs {
@@ -79,10 +79,11 @@ fn signs(bytes: &[u8]) -> Signs {
             stretch = Stretch::default();
             read = from;
         }
-        for byte in &bytes[read..start + block.len()] {
+        let end = bytes.len().min(start + block.len() + REACH);
+        for byte in &bytes[read..end] {
             stretch.push(*byte, &mut signs);
         }
-        read = start + block.len();
+        read = end;
     }
     signs
 }

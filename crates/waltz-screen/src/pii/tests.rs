@@ -64,6 +64,30 @@ fn persons_and_addresses_are_known_by_the_words_around_them() {
 }
 
 #[test]
+fn what_is_found_does_not_depend_on_where_it_stands() {
+    for value in [
+        "jane@example.org",
+        "4111 1111 1111 1111",
+        "GB82WEST12345698765432",
+        "192.168.17.4",
+        // With one digit each, before all of their letters or behind them.
+        "0xabcdefabcdefabcdefabcdefabcdefabcdefabcd",
+        "1a:bb:cc:dd:ee:ff",
+        "ff:ee:dd:cc:bb:a1",
+        "fe80::abcd:dcba",
+    ] {
+        let expected = kinds(value);
+        assert_eq!(expected.len(), 1, "{value}");
+        for offset in 0..200 {
+            let before = &"words and more of them ".repeat(9)[..offset];
+            let text =
+                format!("{before} {value} and some more words that follow it to their end without a number");
+            assert_eq!(kinds(&text), expected, "{text}");
+        }
+    }
+}
+
+#[test]
 fn what_the_eye_cannot_see_hides_nothing() {
     for (text, masked) in [
         ("card 4111\u{200b}1111\u{200b}1111\u{200b}1111 ok", "card [CARD] ok"),
