@@ -70,8 +70,8 @@ async fn fault_F03_upstream_dies_mid_json() {
     let unbounded = whole[..half].replace("content-length", "x-length");
     // Without a length a cut cannot be told from the end, so that it is the JSON that shows it.
     let cases = [
-        ("length", whole[..half].to_owned(), "upstream_unavailable", "unreachable"),
-        ("chunked", chunked, "upstream_unavailable", "unreachable"),
+        ("length", whole[..half].to_owned(), "upstream_unavailable", "broken_off"),
+        ("chunked", chunked, "upstream_unavailable", "broken_off"),
         ("unbounded", unbounded, "upstream_invalid_answer", "unusable"),
     ];
     let served = cases.clone();
@@ -106,9 +106,18 @@ async fn fault_F03_upstream_dies_mid_json() {
                 assert_eq!((&record["decision"], &record["choices"]), (&json!("failed"), &json!([])));
                 if !resets {
                     assert_eq!(attempts(&record), [(Some(200), Some(word))], "{name}");
+                    let told = reply.text.contains("broke off in the middle of its answer");
+                    assert_eq!(told, word == "broken_off", "{name}: {}", reply.text);
+                    assert!(!reply.text.contains("cannot be reached"), "{name}: {}", reply.text);
                 }
             }
         }
+    }
+    let told = gateway.get("/metrics", &[]).await.text;
+    for (kind, least) in [("broken_off", 4), ("unusable", 2)] {
+        let head = format!(r#"waltz_upstream_errors_total{{upstream="main",kind="{kind}"}} "#);
+        let count = told.lines().find_map(|line| line.strip_prefix(&head)).unwrap();
+        assert!(count.parse::<u64>().unwrap() >= least, "{head}{count}");
     }
 }
 
