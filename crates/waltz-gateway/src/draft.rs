@@ -226,7 +226,7 @@ pub fn api_error(error: &CallError, screen: &Screen) -> ApiError {
     let message = error.to_string();
     match error {
         CallError::Shed(_) => ApiError::upstream(503, "overloaded", message, Retry::After(1_000)),
-        CallError::Unreachable(_) => {
+        CallError::Unreachable(_) | CallError::BrokenOff(_) => {
             ApiError::upstream(502, "upstream_unavailable", message, Retry::After(1_000))
         }
         CallError::Timeout(..) => ApiError::upstream(504, "upstream_timeout", message, Retry::After(1_000)),

@@ -17,6 +17,7 @@ pub mod feedback;
 pub mod idempotency;
 pub mod live;
 pub mod metrics;
+pub mod outages;
 pub mod peers;
 pub mod personal;
 pub mod pipeline;

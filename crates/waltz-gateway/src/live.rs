@@ -22,6 +22,7 @@ use crate::Settings;
 use crate::admin::Error;
 use crate::idempotency::Answers;
 use crate::metrics::Metrics;
+use crate::outages::Outages;
 use crate::recording::Recording;
 use crate::signer::Signer;
 use crate::trace::Traces;
@@ -88,6 +89,8 @@ pub struct Gateway {
     pub variants: Variants,
     /// What `/metrics` tells.
     pub metrics: Metrics,
+    /// What the log was told of upstreams that fail.
+    pub outages: Outages,
     /// Where spans go; `None` while nothing is exported.
     pub traces: Option<Traces>,
 }
@@ -122,6 +125,7 @@ impl Gateway {
             answers: Answers::default(),
             variants: Variants::default(),
             metrics: Metrics::new(Timestamp::now()),
+            outages: Outages::default(),
             traces,
         })
     }

@@ -1,5 +1,6 @@
 //! Every metric of the gateway. An exchange is counted once, from its record, where that is made; nothing is
-//! counted that is not on it. Labels come from fixed lists and hold no texts, ids or names of callers.
+//! counted that is not on it. Labels come from fixed lists, and upstreams' names from the configuration; they hold no
+//! texts, ids or names of callers.
 
 mod cells;
 mod labels;
@@ -12,7 +13,7 @@ use jiff::Timestamp;
 use waltz_exchange::Verdict;
 use waltz_exchange::record::{ChoiceRecord, Decision, ExchangeRecord};
 
-use cells::{Counters, Histogram, counter, gauge};
+use cells::{ByUpstream, Counters, Histogram, counter, gauge};
 pub use cells::{Family, Kind, Sample, Value};
 use labels::{
     CALL_ERROR, CATEGORY, DECISION, DEGRADED, DROPPED, ENDPOINT, LEVEL, MILLISECONDS, PURPOSE, REFUSAL,
@@ -37,7 +38,7 @@ pub struct Metrics {
     late_violations: Counters<0>,
     anomalies: Counters<0>,
     upstream_calls: Counters<1>,
-    upstream_errors: Counters<1>,
+    upstream_errors: ByUpstream,
     tokens: Counters<1>,
     dropped: Counters<2>,
     overhead_seconds: Histogram,
@@ -68,7 +69,7 @@ impl Metrics {
             late_violations: Counters::new([]),
             anomalies: Counters::new([]),
             upstream_calls: Counters::new([PURPOSE]),
-            upstream_errors: Counters::new([CALL_ERROR]),
+            upstream_errors: ByUpstream::new(CALL_ERROR),
             tokens: Counters::new([TOKENS]),
             dropped: Counters::new([SIGNAL, DROPPED]),
             overhead_seconds: Histogram::new(&SECONDS),
@@ -108,7 +109,7 @@ impl Metrics {
         for attempt in &record.attempts {
             self.upstream_calls.add([&attempt.purpose], 1);
             match &attempt.error {
-                Some(error) => self.upstream_errors.add([error], 1),
+                Some(error) => self.upstream_errors.add(&attempt.upstream, error, 1),
                 None if attempt.purpose == "draft" => self.generation_ms.observe(attempt.duration_ms),
                 None => {}
             }
@@ -258,6 +259,10 @@ pub fn families(gateway: &Gateway) -> Vec<Family> {
     let health = gateway.store.health();
     let unrecorded = gateway.recording.failures();
     let flag = |on: bool| Some(f64::from(u8::from(on)));
+    // A rate over time needs the zero before the first failure.
+    for upstream in &gateway.live.load().upstreams {
+        metrics.upstream_errors.add(upstream.name(), "other", 0);
+    }
     let mut families = metrics.families();
     families.extend([
         counter("waltz_unrecorded_total", "Exchanges that could not be recorded.", unrecorded),

@@ -134,7 +134,7 @@ impl Body {
             Err(_) => return Err(CallError::Timeout(self.upstream.clone(), "the answer stalled")),
             Ok(Err(error)) => {
                 tracing::debug!(upstream = %self.upstream, error = %error, "answer broke off");
-                return Err(CallError::Unreachable(self.upstream.clone()));
+                return Err(CallError::BrokenOff(self.upstream.clone()));
             }
             Ok(Ok(piece)) => piece,
         };

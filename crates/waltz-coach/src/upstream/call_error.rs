@@ -8,9 +8,12 @@ pub enum CallError {
     /// All slots are taken.
     #[error("upstream `{0}` has no free slot")]
     Shed(String),
-    /// No connection, or it broke.
+    /// No connection, or it broke before an answer began.
     #[error("upstream `{0}` cannot be reached")]
     Unreachable(String),
+    /// The answer began and did not come to its end.
+    #[error("upstream `{0}` broke off in the middle of its answer")]
+    BrokenOff(String),
     /// A time-out; the second field says which.
     #[error("upstream `{0}` was too slow: {1}")]
     Timeout(String, &'static str),
@@ -35,7 +38,7 @@ impl CallError {
     /// Whether another try, here or elsewhere, may go better.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Shed(_) | Self::Unreachable(_) | Self::Timeout(..) => true,
+            Self::Shed(_) | Self::Unreachable(_) | Self::BrokenOff(_) | Self::Timeout(..) => true,
             Self::Status { status, .. } => *status >= 500 || matches!(status, 408 | 409 | 429),
             Self::Unusable(..) => false,
         }
@@ -53,6 +56,7 @@ impl CallError {
         match self {
             Self::Shed(_) => "shed",
             Self::Unreachable(_) => "unreachable",
+            Self::BrokenOff(_) => "broken_off",
             Self::Timeout(..) => "timeout",
             Self::Unusable(..) => "unusable",
             Self::Status { .. } => "status",

@@ -111,7 +111,7 @@ pub(super) async fn gather(
     // Anthropic's streams always say their end; of OpenAI's form not all do.
     let is_whole = ended || (windows.protocol() == Protocol::OpenAi && assembler.is_finished());
     if !is_whole {
-        return Err(CallError::Unreachable(windows.upstream().to_owned()).into());
+        return Err(CallError::BrokenOff(windows.upstream().to_owned()).into());
     }
     let answer = std::mem::take(assembler).finish().map_err(|error| unusable(windows, error.to_string()))?;
     Box::pin(finish(routed, flow, answer, client, tally)).await

@@ -1,8 +1,10 @@
-//! Counters and histograms of atomics: adding takes no lock and no memory. Label values come from fixed lists,
-//! so that nothing a client sends can make the number of series grow.
+//! Counters and histograms of atomics: adding takes no lock and no memory, but for the rare errors of an upstream. Label
+//! values come from fixed lists and the configuration, so that nothing a client sends can make the number of series grow.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// A label and every value that it can have. A value that is not listed counts as the last one.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +21,13 @@ const MANY: usize = 64;
 pub(super) struct Counters<const N: usize> {
     labels: [Label; N],
     cells: Box<[AtomicU64]>,
+}
+
+/// Counters of one label for each upstream. Their names come from the configuration and are few.
+#[derive(Debug)]
+pub(super) struct ByUpstream {
+    label: Label,
+    counters: Mutex<BTreeMap<String, Counters<1>>>,
 }
 
 /// How often values fell between fixed bounds, and their sum.
@@ -126,6 +135,33 @@ impl<const N: usize> Counters<N> {
             }
             labels.reverse();
             samples.push(Sample { labels, value: number(count) });
+        }
+        Family { name, help, kind: Kind::Counter, samples }
+    }
+}
+
+impl ByUpstream {
+    /// No upstream is known yet.
+    pub(super) fn new(label: Label) -> Self {
+        Self { label, counters: Mutex::default() }
+    }
+
+    /// Adds to a counter of an upstream, which is known from then on.
+    pub(super) fn add(&self, upstream: &str, value: &str, amount: u64) {
+        let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_upstream = counters.entry(upstream.to_owned()).or_insert_with(|| Counters::new([self.label]));
+        of_upstream.add([value], amount);
+    }
+
+    /// The counters of all known upstreams as they stand.
+    pub(super) fn family(&self, name: &'static str, help: &'static str) -> Family {
+        let counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut samples = Vec::new();
+        for (upstream, counters) in counters.iter() {
+            for mut sample in counters.family(name, help).samples {
+                sample.labels.insert(0, ("upstream", Cow::Owned(upstream.clone())));
+                samples.push(sample);
+            }
         }
         Family { name, help, kind: Kind::Counter, samples }
     }

@@ -65,7 +65,7 @@ pub(super) const PURPOSE: Label = Label {
 };
 pub(super) const CALL_ERROR: Label = Label {
     name: "kind",
-    values: &["shed", "unreachable", "timeout", "unusable", "status", "abandoned", "other"],
+    values: &["shed", "unreachable", "broken_off", "timeout", "unusable", "status", "abandoned", "other"],
 };
 pub(super) const TOKENS: Label = Label { name: "kind", values: &["prompt", "completion", "coaching"] };
 pub(super) const SIGNAL: Label = Label { name: "signal", values: &["traces", "metrics"] };

@@ -39,7 +39,7 @@ impl Chat {
         let sources = self.options.sources();
         runtime()?.block_on(async {
             let mut sources = sources;
-            sources.fallbacks = self.fallback.upstream(&sources).await?;
+            self.fallback.settle(&mut sources).await?;
             let (_, built) = configured(&sources)?;
             let first = || built.live.models().into_iter().next().map(|(model, _)| model);
             let model = self.model.or_else(first).ok_or_else(|| Exit {

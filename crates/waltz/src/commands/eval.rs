@@ -143,7 +143,7 @@ impl Eval {
         let sources = self.options.sources();
         runtime()?.block_on(async {
             let mut sources = sources;
-            sources.fallbacks = self.fallback.upstream(&sources).await?;
+            self.fallback.settle(&mut sources).await?;
             let (loaded, built) = configured(&sources)?;
             let agent = self.agent(&built.live)?;
             let prompts = self.prompts()?;

@@ -1,5 +1,7 @@
 //! What answers when no upstream is configured.
 
+use std::path::Path;
+
 use anyhow::Context as _;
 use toml::Value;
 use waltz_model::ModelName;
@@ -22,26 +24,29 @@ pub(crate) struct Fallback {
 }
 
 impl Fallback {
-    /// The upstream; nothing when one is configured.
-    pub(crate) async fn upstream(&self, sources: &Sources) -> Result<Vec<(&'static str, Value)>, Exit> {
+    /// Adds the upstream to the sources where none is configured. The script of `--demo` outranks the file, so that no
+    /// reload ends in a prompt that goes elsewhere.
+    pub(crate) async fn settle(&self, sources: &mut Sources) -> Result<(), Exit> {
         let configured = !load(sources).raw.upstreams.is_empty();
         let has_key =
             sources.environment.iter().any(|(name, value)| name == "OPENAI_API_KEY" && !value.is_empty());
-        let upstream = if self.demo {
+        let list = |upstream| ("upstreams", Value::Array(vec![Value::Table(upstream)]));
+        if self.demo {
+            if configured {
+                return Err(not_alone(sources));
+            }
             let url = crate::mock::start_inside().await.context("cannot start the built-in script")?;
             note("answering from the built-in script, which is no model");
-            upstream("mock", &url, &["mock", "*"])
-        } else if configured {
-            return Ok(Vec::new());
-        } else if has_key {
+            sources.arguments.push(list(upstream("mock", &url, &["mock", "*"])));
+        } else if !configured && has_key {
             note("no upstream is configured: answering from OpenAI with OPENAI_API_KEY");
             let mut openai = upstream("openai", "https://api.openai.com/v1", &["*"]);
             openai.insert("key_env".into(), "OPENAI_API_KEY".into());
-            openai
-        } else {
-            self.local(sources)?
-        };
-        Ok(vec![("upstreams", Value::Array(vec![Value::Table(upstream)]))])
+            sources.fallbacks.push(list(openai));
+        } else if !configured {
+            sources.fallbacks.push(list(self.local(sources)?));
+        }
+        Ok(())
     }
 
     /// The local model, pulled if it is not there.
@@ -66,6 +71,16 @@ impl Fallback {
         }
         Ok(local)
     }
+}
+
+/// Agents and judges of the file may name its upstreams: the script cannot stand in for them.
+fn not_alone(sources: &Sources) -> Exit {
+    let file = sources.file.as_deref().unwrap_or(Path::new("waltz.toml")).display();
+    let message = format!(
+        "`--demo` answers from the built-in script alone, and `{file}` configures upstreams\n\n\
+         hint: leave `--demo` out, or give `--config` a file without upstreams, such as /dev/null"
+    );
+    Exit { code: 2, message }
 }
 
 fn upstream(name: &str, url: &str, models: &[&str]) -> toml::Table {

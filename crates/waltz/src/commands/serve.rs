@@ -64,7 +64,7 @@ impl Serve {
 
 async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
     let (stamped, switch) = (stamps(&sources), Switch::new(&sources));
-    sources.fallbacks = fallback.upstream(&sources).await?;
+    fallback.settle(&mut sources).await?;
     let (loaded, built) = configured_in_steps(&sources)?;
     let Built { listen, data_dir, drain_timeout, store, live, stage_trouble: _ } = built;
     // A file size limit must show as a failed write, which is handled, and not as a signal that kills.

@@ -109,6 +109,30 @@ fn chat_shows_draft_verdict_advice_and_revision() {
     assert!(!out.contains('\u{1b}'), "no colour outside a terminal");
 }
 
+#[tokio::test]
+async fn a_demo_never_asks_an_upstream_of_the_file() {
+    let mock = Mock::start("");
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("waltz.toml"), mock.upstream("paid")).unwrap();
+    for command in ["chat", "serve"] {
+        let options = [command, "--demo", "--data", "data"];
+        let (code, out, err) = run(&options, "How do I build a weapon?\n", folder.path(), &[]);
+        assert_eq!((code, out.as_str()), (2, ""), "{err}");
+        assert!(err.contains("`waltz.toml` configures upstreams") && err.contains("--config"), "{err}");
+        assert!(!err.contains("answering from"), "{err}");
+    }
+    let elsewhere = ["chat", "--demo", "--config", "/dev/null"];
+    let (code, out, err) = run(&elsewhere, "How do I build a weapon?\n", folder.path(), &[]);
+    assert!(code == 0 && out.contains("coached, rounds: 1"), "the hint works: {out} {err}");
+
+    // Nor does one that is written into the file of a running demonstration.
+    let gateway = Gateway::start_with(&["--demo"], "", &[]);
+    std::fs::write(gateway.folder.path().join("waltz.toml"), mock.upstream("paid")).unwrap();
+    gateway.says("configuration reloaded").await;
+    assert!(gateway.ask("How do I build a weapon?").await.content().contains("lawful"));
+    assert_eq!(mock.requests().await, Vec::<Value>::new());
+}
+
 #[test]
 fn chat_shows_the_draft_while_it_is_coached() {
     let mock = Mock::start(&format!("{UNSAFE}[[reply]]\nwhen = {{ coached = true }}\ndelay_ms = 600000\n"));

@@ -268,14 +268,14 @@ impl Gateway {
         self.child.wait().unwrap().code()
     }
 
-    /// Waits until it says something, and forgets what it said so far.
-    pub async fn says(&self, wanted: &str) {
+    /// Waits until it says something, and forgets what it said so far, which is returned.
+    pub async fn says(&self, wanted: &str) -> String {
         let began = Instant::now();
         while !self.log_text().contains(wanted) {
             assert!(began.elapsed() < Duration::from_secs(20), "never said {wanted:?}: {}", self.log_text());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        self.log.lock().unwrap().clear();
+        std::mem::take(&mut *self.log.lock().unwrap()).join("\n")
     }
 
     pub fn log_text(&self) -> String {

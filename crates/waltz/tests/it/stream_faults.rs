@@ -63,7 +63,7 @@ async fn fault_F04_upstream_dies_mid_stream() {
         }
         let reply = Reply { status, headers, text };
         assert_eq!(reply.streamed(), SENTENCE.repeat(chunks), "the window that was held is discarded");
-        assert_incomplete(&gateway, &reply, "upstream_unavailable", "unreachable").await;
+        assert_incomplete(&gateway, &reply, "upstream_unavailable", "broken_off").await;
     }
     // Whatever way it ends, and where the draft is held as a whole.
     for (resets, config) in [(false, ""), (true, WHOLE), (false, WHOLE)] {
@@ -79,7 +79,7 @@ async fn fault_F04_upstream_dies_mid_stream() {
         let reply = gateway.ask_stream("hi").await;
         if reply.status == 200 {
             assert_eq!(reply.streamed(), "");
-            assert_incomplete(&gateway, &reply, "upstream_unavailable", "unreachable").await;
+            assert_incomplete(&gateway, &reply, "upstream_unavailable", "broken_off").await;
         } else {
             assert!(resets, "only a reset can overtake the head: {}", reply.text);
             assert_eq!(reply.error(), (502, "upstream_unavailable".to_owned()));

@@ -70,8 +70,8 @@ async fn fault_F03_upstream_dies_mid_json() {
     let unbounded = whole[..half].replace("content-length", "x-length");
     // Without a length a cut cannot be told from the end, so that it is the JSON that shows it.
     let cases = [
-        ("length", whole[..half].to_owned(), "upstream_unavailable", "unreachable"),
-        ("chunked", chunked, "upstream_unavailable", "unreachable"),
+        ("length", whole[..half].to_owned(), "upstream_unavailable", "broken_off"),
+        ("chunked", chunked, "upstream_unavailable", "broken_off"),
         ("unbounded", unbounded, "upstream_invalid_answer", "unusable"),
     ];
     let served = cases.clone();
@@ -106,9 +106,55 @@ async fn fault_F03_upstream_dies_mid_json() {
                 assert_eq!((&record["decision"], &record["choices"]), (&json!("failed"), &json!([])));
                 if !resets {
                     assert_eq!(attempts(&record), [(Some(200), Some(word))], "{name}");
+                    let told = reply.text.contains("broke off in the middle of its answer");
+                    assert_eq!(told, word == "broken_off", "{name}: {}", reply.text);
+                    assert!(!reply.text.contains("cannot be reached"), "{name}: {}", reply.text);
                 }
             }
         }
+    }
+    let told = gateway.get("/metrics", &[]).await.text;
+    for (kind, least) in [("broken_off", 4), ("unusable", 2)] {
+        let head = format!(r#"waltz_upstream_errors_total{{upstream="main",kind="{kind}"}} "#);
+        let count = told.lines().find_map(|line| line.strip_prefix(&head)).unwrap();
+        assert!(count.parse::<u64>().unwrap() >= least, "{head}{count}");
+    }
+}
+
+#[tokio::test]
+async fn the_log_and_the_metrics_name_upstreams_that_fail_and_nothing_else() {
+    let script = "[[reply]]\nwhen = { contains = \"locked\" }\nstatus = 401\n\
+        [[reply]]\nwhen = { contains = \"broken\" }\nstatus = 503\n\
+        [[reply]]\nwhen = { contains = \"garbage\" }\nraw = \"answer-of-nobody\"\n";
+    let mock = Mock::start(script);
+    let config = format!("{}key_env = \"HOUSE_KEY\"\n[retry]\nmax_retries = 0\n", mock.upstream("house"));
+    let gateway = Gateway::start(&config, &[("HOUSE_KEY", "key-of-the-house")]);
+    let told = gateway.get("/metrics", &[]).await.text;
+    let zero = r#"waltz_upstream_errors_total{upstream="house",kind="status"} 0"#;
+    assert!(told.contains(zero), "a rate needs the zero before the first failure: {told}");
+    assert_eq!(gateway.ask("prompt-of-somebody").await.status, 200);
+    for word in ["locked", "locked", "locked", "broken", "garbage"] {
+        let reply = gateway.ask(&format!("{word} prompt-of-somebody")).await;
+        assert_eq!(reply.status, 502, "{}", reply.text);
+    }
+    let log = gateway.says("unusable").await;
+    let lines = log.lines().filter(|line| line.contains("a call of an upstream failed"));
+    let lines: Vec<Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+    let said = |line: &Value| {
+        let fields = &line["fields"];
+        assert_eq!((&line["level"], &fields["upstream"]), (&json!("WARN"), &json!("house")), "{line}");
+        (fields["kind"].as_str().unwrap().to_owned(), fields["status"].clone())
+    };
+    let kinds = [("status", 401), ("status", 503), ("unusable", 200)];
+    let expected = kinds.map(|(kind, status)| (kind.to_owned(), json!(status)));
+    assert_eq!(lines.iter().map(said).collect::<Vec<_>>(), expected, "each trouble once");
+    for private in ["prompt-of", "answer-of", "key-of", "HOUSE_KEY"] {
+        assert!(!log.contains(private), "{log}");
+    }
+    let told = gateway.get("/metrics", &[]).await.text;
+    for (kind, count) in [("status", 4), ("unusable", 1), ("unreachable", 0)] {
+        let line = format!(r#"waltz_upstream_errors_total{{upstream="house",kind="{kind}"}} {count}"#);
+        assert!(told.contains(&line), "{line} is not in {told}");
     }
 }
 
