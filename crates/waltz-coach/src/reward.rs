@@ -116,36 +116,37 @@ fn mixed(sum: u64, number: u64) -> u64 {
     (sum.rotate_left(23) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
+/// Places that are tried for a triple. Hardly any needs more than two; where somebody made many collide, those that find
+/// none do not count, and the time stays linear.
+const MOST_STEPS: usize = 16;
+
 /// The share of word triples that stand in the text more than twice.
 #[expect(clippy::cast_precision_loss, reason = "counts of words are far below 2^24")]
 fn repetition(words: &[u64]) -> f32 {
     if words.len() < 12 {
         return 0.0;
     }
-    let triples = words.windows(3).map(|three| three.iter().fold(0, |sum, word| mixed(sum, *word)));
-    let mut often = often(triples.clone());
-    // Sorted numbers are quicker than a table of them.
-    often.sort_unstable();
-    let repeated: usize =
-        often.chunk_by(|left, right| left == right).map(<[u64]>::len).filter(|n| *n > 2).sum();
-    repeated as f32 / triples.len() as f32
-}
-
-/// The numbers that may stand there more than twice: hardly any text has a place of a small table for three.
-fn often(numbers: impl ExactSizeIterator<Item = u64> + Clone) -> Vec<u64> {
-    let mut table = vec![0_u8; (16 * numbers.len()).next_power_of_two().min(1 << 16)];
-    let last = table.len() - 1;
-    let place = |number: u64| (number >> 32) as usize & last;
-    let mut any = false;
-    for number in numbers.clone() {
-        let count = &mut table[place(number)];
-        *count = count.saturating_add(1);
-        any |= *count > 2;
+    let mut found: Vec<(u64, u32)> = Vec::with_capacity(words.len());
+    // Places in `found` plus one, 0 where free; never more than a quarter of them is taken.
+    let mut places = vec![0_u32; (4 * words.len()).next_power_of_two()];
+    let last = places.len() - 1;
+    for three in words.windows(3) {
+        let number = three.iter().fold(0, |sum, word| mixed(sum, *word));
+        for step in 0..MOST_STEPS {
+            let place = &mut places[((number >> 32) as usize + step) & last];
+            match found.get_mut((*place as usize).wrapping_sub(1)) {
+                Some((known, count)) if *known == number => *count += 1,
+                Some(_) => continue,
+                None => {
+                    found.push((number, 1));
+                    *place = found.len() as u32;
+                }
+            }
+            break;
+        }
     }
-    if !any {
-        return Vec::new();
-    }
-    numbers.filter(|number| table[place(*number)] > 2).collect()
+    let repeated: u32 = found.iter().map(|(_, count)| *count).filter(|count| *count > 2).sum();
+    repeated as f32 / (words.len() - 2) as f32
 }
 
 #[cfg(test)]
