@@ -7,6 +7,7 @@
 //! the hidden one is broken up by the other.
 
 mod confusables;
+mod escapes;
 
 use std::ops::Range;
 
@@ -47,7 +48,8 @@ impl Normalised<'_> {
 
 /// Brings a text into the form in which patterns are matched.
 pub fn normalise(text: &str) -> Normalised<'_> {
-    if is_all_plain(text.as_bytes()) {
+    let escaped = text.contains("\\u");
+    if !escaped && is_all_plain(text.as_bytes()) {
         let lowered = text.to_ascii_lowercase();
         return Normalised { text: lowered, disguised: false, source: text, origins: None };
     }
@@ -55,7 +57,14 @@ pub fn normalise(text: &str) -> Normalised<'_> {
     let bytes = text.as_bytes();
     let mut position = 0;
     while position < bytes.len() {
-        let run = bytes[position..].iter().take_while(|byte| is_plain(**byte)).count();
+        if let Some((character, width)) = escapes::read(&bytes[position..]).filter(|_| escaped) {
+            folding.character(character, position);
+            position += width;
+            continue;
+        }
+        let goes_on =
+            |(index, byte): &(usize, &u8)| is_plain(**byte) && (**byte != b'\\' || !escaped || *index == 0);
+        let run = bytes[position..].iter().enumerate().take_while(goes_on).count();
         if run > 0 {
             folding.plain_run(&text[position..position + run], position);
             position += run;

@@ -273,26 +273,13 @@ impl ChatRequest {
 fn message_texts<'a>(message: &'a Value, mut push: impl FnMut(Cow<'a, str>)) {
     match message.field("content") {
         Some(Value::String(text)) => push(Cow::Borrowed(text.as_str())),
-        Some(Value::Array(parts)) => {
-            for part in parts {
-                // An image's address is data, not words; its other fields are read like text.
-                for name in ["text", "refusal"] {
-                    if let Some(text) = part.field(name).and_then(Value::as_str) {
-                        push(Cow::Borrowed(text));
-                    }
-                }
-                if let Some(file) =
-                    part.field("file").and_then(|file| file.field("filename")).and_then(Value::as_str)
-                {
-                    push(Cow::Borrowed(file));
-                }
-            }
-        }
-        _ => {}
+        Some(other) => written_strings(other, &mut push),
+        None => {}
     }
-    for name in ["refusal", "reasoning_content", "reasoning"] {
-        if let Some(text) = message.field(name).and_then(Value::as_str) {
-            push(Cow::Borrowed(text));
+    for (name, value) in message.as_object().into_iter().flatten() {
+        match name.as_str() {
+            "content" | "tool_calls" | "function_call" => {}
+            _ => written_field(name, value, &mut push),
         }
     }
     let calls = message.field("tool_calls").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
@@ -302,9 +289,30 @@ fn message_texts<'a>(message: &'a Value, mut push: impl FnMut(Cow<'a, str>)) {
     }
 }
 
+/// Fields of a message and its parts that hold what somebody wrote, even if it is one word.
+const WRITTEN: [&str; 5] = ["text", "refusal", "reasoning_content", "reasoning", "filename"];
+
+/// Hands on the strings of a value that are words: an upstream may make a prompt of any of them. Names, addresses and
+/// encoded data have no blanks.
+fn written_strings<'a>(value: &'a Value, push: &mut impl FnMut(Cow<'a, str>)) {
+    match value {
+        Value::Object(object) => object.iter().for_each(|(name, inner)| written_field(name, inner, push)),
+        Value::Array(items) => items.iter().for_each(|inner| written_strings(inner, push)),
+        Value::String(text) if text.contains(' ') => push(Cow::Borrowed(text)),
+        _ => {}
+    }
+}
+
+fn written_field<'a>(name: &str, value: &'a Value, push: &mut impl FnMut(Cow<'a, str>)) {
+    match value {
+        Value::String(text) if WRITTEN.contains(&name) => push(Cow::Borrowed(text)),
+        other => written_strings(other, push),
+    }
+}
+
 /// A tool call as one text: its name, and the strings inside its arguments with escapes undone, so
-/// that a rule reads what the tool would get. A call of a form waltz does not know is read string by
-/// string.
+/// that a rule reads what the tool would get. Arguments that parsers may read differently are read as they are
+/// written. A call of a form waltz does not know is read string by string.
 pub(super) fn tool_call_text(call: &Value) -> String {
     if let Some(text) = call.field("function").and_then(function_text) {
         return text;
@@ -325,7 +333,7 @@ fn function_text(function: &Value) -> Option<String> {
     let parsed;
     let arguments = match function.field("arguments") {
         None | Some(Value::Null) => return Some(format!("{name}: ")),
-        Some(Value::String(text)) => match serde_json::from_str::<Value>(text) {
+        Some(Value::String(text)) => match json::parse(text.as_bytes()) {
             Ok(value) => {
                 parsed = value;
                 &parsed

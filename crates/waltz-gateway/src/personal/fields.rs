@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use serde_json::Value;
+use waltz_exchange::json;
 use waltz_screen::{Around, Vault};
 
 use super::{Changes, around};
@@ -26,9 +27,17 @@ const NO_WORDS: [&str; 13] = [
 
 /// Whether the strings of a field are words.
 fn has_words(name: &str, value: &Value) -> bool {
-    // What bears a signature is only good as it is.
-    let signed = value.get("signature").is_some_and(Value::is_string);
-    !signed && !NO_WORDS.contains(&name) && !value.as_str().is_some_and(|text| text.starts_with("data:"))
+    // A model's thinking bears a signature and is only good as it is.
+    let signed = value.get("signature").is_some_and(Value::is_string)
+        && value.get("type").is_some_and(|kind| kind == "thinking");
+    !signed && !NO_WORDS.contains(&name) && !value.as_str().is_some_and(is_encoded)
+}
+
+/// Whether a text is an address that holds its data itself, in base64: nobody reads words in it.
+fn is_encoded(text: &str) -> bool {
+    let is_code = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=-_\r\n".contains(&byte);
+    let data = text.strip_prefix("data:").and_then(|address| address.split_once(";base64,"));
+    data.is_some_and(|(kind, data)| !kind.contains(['@', ' ']) && data.bytes().all(is_code))
 }
 
 /// Calls `visit_text` with every text of a value. `is_json` says that the field `content` is a text in JSON;
@@ -132,7 +141,8 @@ fn inner_json(name: &str, text: &str, is_json: bool) -> Option<Value> {
     if around(name, is_json) == Around::Text {
         return None;
     }
-    serde_json::from_str(text).ok().filter(|value: &Value| value.is_object() || value.is_array())
+    // What parsers may read differently, as two equal keys, is read as it is written.
+    json::parse(text.as_bytes()).ok().filter(|value| value.is_object() || value.is_array())
 }
 
 fn owned(text: Cow<'_, str>) -> Option<String> {

@@ -85,3 +85,14 @@ proptest! {
         prop_assert_eq!(text(&split), word);
     }
 }
+
+#[test]
+fn escapes_are_read_as_what_they_stand_for() {
+    for (text, read) in [
+        (r"I will k\u0069ll", "i will kill"),
+        (r"\u0041\u00e9 \ud83d\ude00.", "ae \u{1f600}."),
+        (r"C:\users\u12 \ud800 \u00g0 \\u", r"c:\users\u12 \ud800 \u00g0 \\u"),
+    ] {
+        assert_eq!(normalise(text).text, read);
+    }
+}

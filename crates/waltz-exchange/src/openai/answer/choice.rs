@@ -110,7 +110,8 @@ impl Choice {
     /// and fields that waltz does not know belong to the old text and go with it. `as_refusal` puts it
     /// where structured clients look.
     pub fn replace_text(&mut self, text: &str, as_refusal: bool) {
-        self.message.retain(|name, _| name == "role");
+        self.message.clear();
+        self.message.insert("role".to_owned(), json!("assistant"));
         let (content, refusal) =
             if as_refusal { (Value::Null, json!(text)) } else { (json!(text), Value::Null) };
         self.message.insert("content".to_owned(), content);

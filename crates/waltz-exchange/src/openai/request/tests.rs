@@ -90,3 +90,37 @@ fn null_is_as_good_as_absent_and_unknown_fields_stay() {
     assert_eq!(request.body()["wonder"], json!({"a": [1, 2.5]}));
     assert_eq!(request.user_request(), "");
 }
+
+#[test]
+fn words_are_read_wherever_they_stand_in_a_message() {
+    let hidden = "words in a blank";
+    for content in [
+        json!([{"type": "input_text", "input_text": hidden}]),
+        json!([{"type": "text", "content": hidden}]),
+        json!([{"type": "text", "text": {"value": hidden}}]),
+        json!([{"type": "document", "source": {"type": "text", "data": hidden}}]),
+        json!([{"type": "tool_result", "content": [{"type": "text", "text": hidden}]}]),
+    ] {
+        let body = json!({"model": "m", "messages": [{"role": "user", "content": content}]});
+        let request = ChatRequest::parse(body.to_string().as_bytes()).unwrap();
+        let texts: Vec<String> = request.texts().iter().map(|field| field.text.to_string()).collect();
+        assert_eq!(texts, [hidden], "{content}");
+    }
+    let body = json!({"model": "m", "messages": [{
+        "role": "user", "name": "jane", "tool_call_id": "call_1", "note": hidden,
+        "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}}],
+    }]});
+    let request = ChatRequest::parse(body.to_string().as_bytes()).unwrap();
+    let texts: Vec<String> = request.texts().iter().map(|field| field.text.to_string()).collect();
+    assert_eq!(texts, [hidden]);
+}
+
+#[test]
+fn arguments_that_parsers_read_differently_are_read_as_they_are_written() {
+    for arguments in
+        [r#"{"text":"first","text":"second"}"#, r#"{"text":"first","z":1e999}"#, r#"{"text":"first""#]
+    {
+        let call = json!({"function": {"name": "send", "arguments": arguments}});
+        assert_eq!(tool_call_text(&call), format!("send: {arguments}"));
+    }
+}
