@@ -59,7 +59,10 @@ impl VariantStatus {
 
 /// One change of a patch, in the form that proposals recommend it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "a change must be an object with `operation` and `content`, with `parameter` and `value`, or with `model`"
+)]
 pub enum Modification {
     /// A change of the system prompt.
     Prompt(PromptChange),

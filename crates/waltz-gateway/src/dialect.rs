@@ -11,6 +11,7 @@ use waltz_exchange::anthropic::{self, request};
 use waltz_exchange::openai::{Answer, ApiError, ChatRequest};
 use waltz_exchange::{json, sse};
 
+use crate::api::body;
 use crate::reply;
 
 /// The path of Anthropic's interface.
@@ -95,9 +96,7 @@ pub fn parse_request(path: &str, body: &[u8]) -> Result<ChatRequest, ApiError> {
     if path != MESSAGES {
         return ChatRequest::parse(body);
     }
-    let object = json::parse_object(body)
-        .map_err(|error| ApiError::invalid(format!("the request body is not valid JSON: {error}"), None))?;
-    request::to_chat(object)
+    request::to_chat(body::object(body)?)
 }
 
 fn written<E: std::fmt::Display>(frames: Option<Result<Vec<Frame>, E>>) -> Vec<Bytes> {

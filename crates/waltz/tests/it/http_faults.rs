@@ -222,6 +222,60 @@ async fn without_keys_a_web_page_cannot_use_the_gateway() {
 }
 
 #[tokio::test]
+async fn where_an_object_is_meant_a_list_is_refused_in_plain_words() {
+    let gateway = Gateway::over(&Mock::start(""), "");
+    let log = gateway.log_text();
+    let token = log.lines().find_map(|line| line.strip_prefix("admin token, shown this once: ")).unwrap();
+    let bearer = format!("Bearer {token}");
+    let paths = [
+        "evaluate",
+        "outcomes",
+        "plan",
+        "run",
+        "variants",
+        "variants/writer/docs",
+        "learned",
+        "proposals",
+        "proposals/x",
+        "rollbacks/x",
+        "releases",
+        "releases/x",
+    ];
+    // Each has what the fields of a body would be, in their order.
+    let lists = [
+        json!([null, "a prompt", "an answer", false, null, null, null]),
+        json!(["resp_x", true, 5, null, [], null, null]),
+        json!([1, []]),
+        json!(["approved", null, null]),
+        json!([]),
+    ];
+    for path in paths {
+        for list in lists.iter().map(Value::to_string).chain(["5".to_owned(), "\"text\"".to_owned()]) {
+            let path = format!("/waltz/v1/{path}");
+            let reply = gateway.post(&path, list.clone(), &[("authorization", &bearer)]).await;
+            assert_eq!(reply.error(), (400, "invalid_request".to_owned()), "{path} {list}: {}", reply.text);
+            assert!(reply.text.contains("the body must be a JSON object"), "{path} {list}: {}", reply.text);
+        }
+    }
+    // Further in too.
+    let task = json!(["a", "code", "Do it."]);
+    let value = json!(["writer", "docs", "v1", 1, 0.5]);
+    let variant = json!({"agent": "writer", "task_type": "docs", "name": "v1", "patch": [5]});
+    for (path, body, words) in [
+        ("outcomes", json!({"response_id": "x", "candidates": [[0, 5]]}), "expected an object, not an array"),
+        ("plan", json!({"tasks": [task]}), "expected an object, not an array"),
+        ("run", json!({"tasks": [task]}), "expected an object, not an array"),
+        ("learned", json!({"format": 1, "values": [value]}), "expected an object, not an array"),
+        ("variants", variant, "a change must be an object"),
+    ] {
+        let path = format!("/waltz/v1/{path}");
+        let reply = gateway.post(&path, body.to_string(), &[("authorization", &bearer)]).await;
+        assert_eq!(reply.error(), (400, "invalid_request".to_owned()), "{path}: {}", reply.text);
+        assert!(reply.text.contains(words) && !reply.text.contains("struct"), "{path}: {}", reply.text);
+    }
+}
+
+#[tokio::test]
 async fn unknown_paths_and_methods_answer_in_the_same_form() {
     let gateway = Gateway::over(&Mock::start(""), "");
     for path in ["/", "/v1/nothing", "/waltz/v1/sessions/none", "/v1/models/%00"] {
