@@ -29,7 +29,13 @@ pub enum Dialect {
 impl Dialect {
     /// The form of a path.
     pub fn of(path: &str) -> Self {
-        if path == MESSAGES { Self::Anthropic(Mutex::new(Some(Encoder::default()))) } else { Self::OpenAi }
+        // What is asked for below the path is an Anthropic client's too, whether it is there or not.
+        let below = path.strip_prefix(MESSAGES);
+        if below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
+            Self::Anthropic(Mutex::new(Some(Encoder::default())))
+        } else {
+            Self::OpenAi
+        }
     }
 
     /// One chunk of a stream, as the frames that the client expects.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Mock, client};
+use crate::harness::{Gateway, Mock, Reply, client};
 
 fn request(body: &str, headers: &str) -> Vec<u8> {
     format!(
@@ -286,6 +286,31 @@ async fn unknown_paths_and_methods_answer_in_the_same_form() {
         }
     }
     assert_eq!(gateway.get("/v1/chat/completions", &[]).await.error_code(), "unknown_url");
+    let message = |reply: &Reply| reply.json()["error"]["message"].as_str().unwrap().to_owned();
+    let nowhere = gateway.get("/v1/nosuch", &[]).await;
+    assert!(message(&nowhere).starts_with("there is no path `/v1/nosuch`;"), "{}", nowhere.text);
+    for (path, post) in [("/v1/chat/completions", false), ("/v1/messages", false), ("/v1/models", true)] {
+        let reply = if post { gateway.post(path, "{}", &[]).await } else { gateway.get(path, &[]).await };
+        let expected = format!("this method does not go with `{path}`;");
+        assert!(message(&reply).starts_with(&expected), "{}", reply.text);
+    }
+    // Anthropic's clients get their own form wherever they call, and nobody else does.
+    let long = "y".repeat(70_000);
+    for (path, is_anthropic) in [
+        ("/v1/messages", true),
+        ("/v1/messages/count_tokens", true),
+        ("/v1/messages/batches", true),
+        ("/v1/messagesx", false),
+        ("/v1/nosuch", false),
+    ] {
+        let large = gateway.post(path, "{}", &[("x-long", &long)]).await;
+        assert_eq!(large.status, 431, "{path}: {}", large.text);
+        for reply in [large, gateway.get(path, &[]).await] {
+            let body = reply.json();
+            assert_eq!(body["type"] == "error", is_anthropic, "{path}: {body}");
+            assert_eq!(body["error"].get("code").is_none(), is_anthropic, "{path}: {body}");
+        }
+    }
     assert_eq!(gateway.get("/waltz/v1/sessions?limit=0", &[]).await.status, 400);
     assert_eq!(gateway.get("/waltz/v1/sessions?before=x", &[]).await.status, 400);
     let description = gateway.get("/openapi.json", &[]).await.json();
