@@ -260,13 +260,15 @@ async fn where_an_object_is_meant_a_list_is_refused_in_plain_words() {
     // Further in too.
     let task = json!(["a", "code", "Do it."]);
     let value = json!(["writer", "docs", "v1", 1, 0.5]);
-    let variant = json!({"agent": "writer", "task_type": "docs", "name": "v1", "patch": [5]});
+    let variant =
+        |change: Value| json!({"agent": "writer", "task_type": "docs", "name": "v1", "patch": [change]});
     for (path, body, words) in [
         ("outcomes", json!({"response_id": "x", "candidates": [[0, 5]]}), "expected an object, not an array"),
         ("plan", json!({"tasks": [task]}), "expected an object, not an array"),
         ("run", json!({"tasks": [task]}), "expected an object, not an array"),
         ("learned", json!({"format": 1, "values": [value]}), "expected an object, not an array"),
-        ("variants", variant, "a change must be an object"),
+        ("variants", variant(json!([null, "append", "Be kind."])), "invalid type: sequence, expected a map"),
+        ("variants", variant(json!({"operation": "append"})), "missing field `content`"),
     ] {
         let path = format!("/waltz/v1/{path}");
         let reply = gateway.post(&path, body.to_string(), &[("authorization", &bearer)]).await;
