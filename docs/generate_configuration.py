@@ -121,6 +121,7 @@ AT_START = [
     "server.drain_timeout_ms",
     "record.durability",
     "record.max_journal_bytes",
+    "record.database_url_env",
 ]
 
 # Variable, older names, key, what its text may be. From crates/waltz/src/config/environment.rs.

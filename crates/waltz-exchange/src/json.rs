@@ -3,11 +3,15 @@
 //! `serde_json` alone keeps the last of two equal keys, so that a rail and an upstream could each
 //! read a different `model` out of the same bytes. Here the second key is an error.
 
+mod read;
+
 use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+
+pub use read::read;
 
 /// More values than any honest request has; a body of a million keys stops here.
 pub const MAX_VALUES: usize = 200_000;

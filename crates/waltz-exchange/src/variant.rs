@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+use crate::json::{self, JsonError};
 
 /// The name of the variant that every agent has from the beginning.
 pub const DEFAULT_VARIANT: &str = "default";
@@ -59,7 +61,7 @@ impl VariantStatus {
 
 /// One change of a patch, in the form that proposals recommend it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, try_from = "Map<String, Value>")]
 pub enum Modification {
     /// A change of the system prompt.
     Prompt(PromptChange),
@@ -67,6 +69,20 @@ pub enum Modification {
     Parameter(ParameterChange),
     /// Another model.
     Model(ModelChange),
+}
+
+impl TryFrom<Map<String, Value>> for Modification {
+    type Error = JsonError;
+
+    fn try_from(object: Map<String, Value>) -> Result<Self, JsonError> {
+        if object.contains_key("parameter") {
+            json::read(object).map(Self::Parameter)
+        } else if object.contains_key("model") {
+            json::read(object).map(Self::Model)
+        } else {
+            json::read(object).map(Self::Prompt)
+        }
+    }
 }
 
 /// A change of the system prompt.
@@ -281,5 +297,7 @@ mod tests {
         assert_eq!(serde_json::to_string(&patch).unwrap(), text);
         let unknown = r#"{"parameter":"temperature","value":0.2,"colour":"red"}"#;
         assert!(serde_json::from_str::<Modification>(unknown).is_err());
+        let list = r#"[null,"append","Mind security."]"#;
+        assert!(serde_json::from_str::<Modification>(list).is_err());
     }
 }

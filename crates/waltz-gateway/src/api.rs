@@ -1,6 +1,7 @@
 //! Endpoints beside the chat path. Each file is one resource.
 
 pub mod admin;
+pub mod body;
 pub mod embeddings;
 pub mod evaluate;
 pub mod health;

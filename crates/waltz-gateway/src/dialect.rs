@@ -11,6 +11,7 @@ use waltz_exchange::anthropic::{self, request};
 use waltz_exchange::openai::{Answer, ApiError, ChatRequest};
 use waltz_exchange::{json, sse};
 
+use crate::api::body;
 use crate::reply;
 
 /// The path of Anthropic's interface.
@@ -28,7 +29,13 @@ pub enum Dialect {
 impl Dialect {
     /// The form of a path.
     pub fn of(path: &str) -> Self {
-        if path == MESSAGES { Self::Anthropic(Mutex::new(Some(Encoder::default()))) } else { Self::OpenAi }
+        // What is asked for below the path is an Anthropic client's too, whether it is there or not.
+        let below = path.strip_prefix(MESSAGES);
+        if below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
+            Self::Anthropic(Mutex::new(Some(Encoder::default())))
+        } else {
+            Self::OpenAi
+        }
     }
 
     /// One chunk of a stream, as the frames that the client expects.
@@ -95,9 +102,7 @@ pub fn parse_request(path: &str, body: &[u8]) -> Result<ChatRequest, ApiError> {
     if path != MESSAGES {
         return ChatRequest::parse(body);
     }
-    let object = json::parse_object(body)
-        .map_err(|error| ApiError::invalid(format!("the request body is not valid JSON: {error}"), None))?;
-    request::to_chat(object)
+    request::to_chat(body::object(body)?)
 }
 
 fn written<E: std::fmt::Display>(frames: Option<Result<Vec<Frame>, E>>) -> Vec<Bytes> {

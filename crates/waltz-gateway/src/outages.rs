@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use waltz_exchange::record::Attempt;
+use waltz_exchange::record::{Decision, ExchangeRecord};
 
 /// How long nothing more is said of the same trouble.
 const QUIET: Duration = Duration::from_secs(30);
@@ -27,28 +27,21 @@ struct Told {
 }
 
 impl Outages {
-    /// Says what failed, unless it was said a moment ago. A call that nobody waited for is no failure of its upstream.
-    pub fn tell(&self, attempts: &[Attempt], now: Instant) {
-        for attempt in attempts {
-            let Some(kind) = attempt.error.as_deref().filter(|kind| *kind != "abandoned") else { continue };
-            let trouble = (attempt.upstream.clone(), kind.to_owned(), attempt.status);
-            if let Some(left_out) = self.due(trouble, now) {
-                tracing::warn!(
-                    upstream = attempt.upstream,
-                    kind,
-                    status = attempt.status,
-                    left_out,
-                    "a call of an upstream failed"
-                );
+    /// Says what failed in an exchange, unless it was said a moment ago.
+    pub fn tell(&self, record: &ExchangeRecord, now: Instant) {
+        for trouble in troubles(record) {
+            if let Some(left_out) = self.due(&trouble, now) {
+                let (upstream, kind, status) = trouble;
+                tracing::warn!(upstream, kind, status, left_out, "a call of an upstream failed");
             }
         }
     }
 
     /// How many lines were left out before this one, or `None` where it is left out too.
-    fn due(&self, trouble: Trouble, now: Instant) -> Option<u64> {
+    fn due(&self, trouble: &Trouble, now: Instant) -> Option<u64> {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(last) = told.get_mut(&trouble) else {
-            told.insert(trouble, Told { at: now, left_out: 0 });
+        let Some(last) = told.get_mut(trouble) else {
+            told.insert(trouble.clone(), Told { at: now, left_out: 0 });
             return Some(0);
         };
         if now.saturating_duration_since(last.at) < QUIET {
@@ -60,9 +53,32 @@ impl Outages {
     }
 }
 
+/// What failed. A call that was given up because its client went away is no failure of its upstream; one that the judge had
+/// no more time for is.
+fn troubles(record: &ExchangeRecord) -> impl Iterator<Item = Trouble> {
+    let gone = record.decision == Decision::ClientGone;
+    record.attempts.iter().filter_map(move |attempt| {
+        let kind = attempt.error.as_deref().filter(|kind| !(gone && *kind == "abandoned"))?;
+        Some((attempt.upstream.clone(), kind.to_owned(), attempt.status))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::tests::{blank, call};
+
+    #[test]
+    fn a_client_that_goes_away_is_no_trouble_of_the_upstream() {
+        let mut record = blank("/v1/messages");
+        record.attempts =
+            vec![call("draft", Some("timeout")), call("draft", None), call("feedback", Some("abandoned"))];
+        let kinds = |record: &ExchangeRecord| troubles(record).map(|(_, kind, _)| kind).collect::<Vec<_>>();
+        record.decision = Decision::Degraded;
+        assert_eq!(kinds(&record), ["timeout", "abandoned"]);
+        record.decision = Decision::ClientGone;
+        assert_eq!(kinds(&record), ["timeout"]);
+    }
 
     #[test]
     fn the_same_trouble_is_said_twice_a_minute_with_what_was_left_out() {
@@ -70,7 +86,7 @@ mod tests {
         let start = Instant::now();
         let due = |upstream: &str, kind: &str, status, seconds| {
             let now = start + Duration::from_secs(seconds);
-            outages.due((upstream.to_owned(), kind.to_owned(), status), now)
+            outages.due(&(upstream.to_owned(), kind.to_owned(), status), now)
         };
         assert_eq!(due("main", "status", Some(401), 0), Some(0));
         assert_eq!(due("main", "status", Some(401), 1), None);

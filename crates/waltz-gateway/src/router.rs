@@ -1,5 +1,5 @@
 //! Paths and what answers them. Every reply, of whatever path, carries `x-request-id`, and every error
-//! is OpenAI's error body.
+//! is OpenAI's error body, or Anthropic's on that interface's paths.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -81,15 +81,15 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
             "/openapi.json",
             get(async || reply::response(StatusCode::OK, reply::json_headers(), OPENAPI.into())),
         )
-        .fallback(async |uri: Uri| reply::error(&not_found(uri.path())))
-        .method_not_allowed_fallback(async |uri: Uri| reply::error(&not_found(uri.path())))
+        .fallback(async |uri: Uri| reply_error(uri.path(), &not_found(uri.path())))
+        .method_not_allowed_fallback(async |uri: Uri| reply::error(&wrong_method(uri.path())))
         .with_state(gateway)
 }
 
 /// Answers a request. Nearly all are chats, and these are not looked up among the other paths.
 pub(crate) async fn answer(gateway: Arc<Gateway>, others: Others, request: Request) -> Response {
     let request_id = id::new_request_id();
-    let mut response = match refusal(request.headers()) {
+    let mut response = match refusal(&request) {
         Some(refusal) => refusal,
         None => dispatch(gateway, others, request, request_id.clone()).await,
     };
@@ -120,7 +120,7 @@ async fn dispatch(
     }
     if request.method() != Method::POST {
         // As the other paths answer a method that they do not have.
-        let mut response = reply_error(path, &not_found(path));
+        let mut response = reply_error(path, &wrong_method(path));
         reply::set(response.headers_mut(), "allow", "POST");
         return response;
     }
@@ -132,18 +132,20 @@ async fn dispatch(
 }
 
 /// The reply to a request whose head alone is reason not to read on.
-fn refusal(headers: &HeaderMap) -> Option<Response> {
+fn refusal(request: &Request) -> Option<Response> {
+    let (path, headers) = (request.uri().path(), request.headers());
     let header_bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if header_bytes > MAX_HEADER_BYTES {
         let message = format!("the request headers are larger than {MAX_HEADER_BYTES} bytes");
         let mut error = ApiError::invalid(message, None).with_code("headers_too_large");
         error.status = 431;
-        return Some(reply::error(&error));
+        return Some(reply_error(path, &error));
     }
     if is_ambiguous(headers) {
         let message =
             "a request must say its length once: by one `content-length` or by `transfer-encoding: chunked`";
-        let mut response = reply::error(&ApiError::invalid(message, None).with_code("ambiguous_length"));
+        let error = ApiError::invalid(message, None).with_code("ambiguous_length");
+        let mut response = reply_error(path, &error);
         reply::set(response.headers_mut(), "connection", "close");
         return Some(response);
     }
@@ -382,8 +384,16 @@ fn too_large(limit: usize) -> ApiError {
 }
 
 fn not_found(path: &str) -> ApiError {
+    unknown_url(path, "there is no path")
+}
+
+fn wrong_method(path: &str) -> ApiError {
+    unknown_url(path, "this method does not go with")
+}
+
+fn unknown_url(path: &str, why: &str) -> ApiError {
     let shown: String = path.chars().filter(|letter| !letter.is_control()).take(200).collect();
-    let message = format!("there is no `{shown}` for this method; GET /openapi.json lists every path");
+    let message = format!("{why} `{shown}`; GET /openapi.json lists every path");
     let mut error = ApiError::invalid(message, None).with_code("unknown_url");
     error.status = 404;
     error

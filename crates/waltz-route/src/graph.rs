@@ -113,8 +113,7 @@ impl TaskGraph {
     /// Reads a graph from an object that was parsed already.
     pub fn from_object(object: Map<String, Value>) -> Result<Self, GraphError> {
         check_metadata(&object)?;
-        let Written { tasks, required_skills, security } =
-            serde_json::from_value(Value::Object(object)).map_err(unreadable)?;
+        let Written { tasks, required_skills, security } = json::read(object).map_err(unreadable)?;
         for skill in &required_skills {
             check_name(|| "a required skill".to_owned(), skill)?;
         }

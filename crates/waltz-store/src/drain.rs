@@ -13,7 +13,7 @@ use crate::ingest::{self, Failure};
 use crate::journal::{Batch, Journal, Position};
 use crate::lock::DataLock;
 use crate::rows::{self, Prepared};
-use crate::{Error, Settings};
+use crate::{Error, Settings, chain};
 
 const FIRST_RETRY: Duration = Duration::from_millis(20);
 
@@ -120,6 +120,7 @@ impl Drain {
 impl Work {
     async fn run(mut self) -> Writer {
         let mut pause = FIRST_RETRY;
+        let mut failing = false;
         loop {
             let order = self.current_order();
             if order == Order::Abandon {
@@ -130,11 +131,15 @@ impl Work {
                 Ok(Step::Idle) => self.wait_for_entries().await,
                 Ok(Step::Moved { more }) => {
                     pause = FIRST_RETRY;
+                    if std::mem::take(&mut failing) {
+                        tracing::info!("the journal is drained again");
+                    }
                     if !more && order == Order::Run {
                         self.wait(self.delay).await;
                     }
                 }
                 Err(error) => {
+                    failing = true;
                     let reason = chain(&error);
                     tracing::warn!(reason, "the journal is not drained");
                     self.write_report(|report| report.error = Some(reason));
@@ -243,16 +248,4 @@ enum Step {
 fn prepare(batch: Batch) -> (Batch, Vec<Prepared>) {
     let prepared = batch.payloads.iter().map(rows::prepare).collect();
     (batch, prepared)
-}
-
-/// An error with its sources, on one line.
-fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

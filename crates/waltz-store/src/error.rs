@@ -214,6 +214,22 @@ pub enum Error {
     },
 }
 
+/// An error with its causes, on one line. A cause that the text before it ends with, as some libraries write it, is not said
+/// twice.
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let said = cause.to_string();
+        if !text.ends_with(&said) {
+            text.push_str(": ");
+            text.push_str(&said);
+        }
+        source = cause.source();
+    }
+    text
+}
+
 impl Error {
     /// Wraps a database error for `map_err`.
     pub(crate) fn database(operation: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
@@ -223,5 +239,22 @@ impl Error {
     /// Wraps a file error for `map_err`.
     pub(crate) fn file(operation: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::File { operation, path: path.into(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_is_said_once() {
+        let refused = || io::Error::from_raw_os_error(111);
+        let away = Error::Server { server: "`waltz` on db".to_owned(), source: sqlx::Error::Io(refused()) };
+        let said = chain(&away);
+        assert!(said.starts_with("cannot connect to PostgreSQL database `waltz` on db: "), "{said}");
+        assert_eq!(said.matches(&refused().to_string()).count(), 1, "{said}");
+        let file = Error::File { operation: "read", path: "a".into(), source: refused() };
+        assert_eq!(chain(&file), format!("cannot read `a`: {}", refused()));
+        assert_eq!(chain(&Error::ReadOnly), Error::ReadOnly.to_string());
     }
 }

@@ -32,7 +32,7 @@ mod store;
 pub use choices::LearnedChoice;
 pub use cursor::Cursor;
 pub use entry::Entry;
-pub use error::Error;
+pub use error::{Error, chain};
 pub use export::{Format, Namespace};
 pub use journal::{Recovered, recover};
 pub use rollout::{

@@ -72,7 +72,7 @@ pub(crate) struct Exit {
 
 impl From<anyhow::Error> for Exit {
     fn from(error: anyhow::Error) -> Self {
-        Self { code: 1, message: format!("{error:#}") }
+        Self { code: 1, message: waltz_store::chain(error.as_ref()) }
     }
 }
 

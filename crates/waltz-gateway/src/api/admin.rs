@@ -14,8 +14,7 @@ use http::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use waltz_exchange::json as strict_json;
+use serde_json::json;
 use waltz_exchange::openai::{ApiError, Retry};
 use waltz_exchange::proposal::ProposalStatus;
 use waltz_exchange::rollback::RollbackStatus;
@@ -25,6 +24,7 @@ use waltz_rollout::review;
 use waltz_store::BoardKey;
 
 use crate::admin::{Act, Add, Decide, Desk, Error, Judgement, KnownAgent, Start};
+use crate::api::body;
 use crate::api::outcomes::unavailable;
 use crate::live::{Gateway, Live, Version};
 use crate::receive::checked_word;
@@ -142,14 +142,8 @@ fn list(value: Result<impl Serialize, Error>) -> Result<Response, ApiError> {
     Ok(reply::json(&json!({"object": "list", "data": value.map_err(told)?})))
 }
 
-async fn body<T: DeserializeOwned>(admitted: &Admitted, body: Body) -> Result<T, ApiError> {
-    parsed(&read_body(admitted, body).await?)
-}
-
-fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
-    let wrong = |error: String| ApiError::invalid(format!("the request body cannot be read: {error}"), None);
-    let value = strict_json::parse(bytes).map_err(|error| wrong(error.to_string()))?;
-    serde_json::from_value(value).map_err(|error| wrong(error.to_string()))
+async fn read<T: DeserializeOwned>(admitted: &Admitted, sent: Body) -> Result<T, ApiError> {
+    body::read(&read_body(admitted, sent).await?)
 }
 
 fn word<T: DeserializeOwned>(words: &HashMap<String, String>, name: &str) -> Result<Option<T>, ApiError> {
@@ -180,7 +174,7 @@ async fn list_boards(State(gateway): Shared, admitted: Admitted) -> Response {
 
 async fn add(State(gateway): Shared, admitted: Admitted, sent: Body) -> Response {
     answer(gateway, admitted, async |operator: Operator, admitted| {
-        let add: Add = body(&admitted, sent).await?;
+        let add: Add = read(&admitted, sent).await?;
         operator.changed(operator.desk().add(&add).await).await
     })
     .await
@@ -206,7 +200,7 @@ async fn act(
     sent: Body,
 ) -> Response {
     answer(gateway, admitted, async |operator: Operator, admitted| {
-        let act: Act = body(&admitted, sent).await?;
+        let act: Act = read(&admitted, sent).await?;
         operator.changed(operator.desk().act(&key(path), &act).await).await
     })
     .await
@@ -246,7 +240,7 @@ async fn export(State(gateway): Shared, admitted: Admitted) -> Response {
 
 async fn import(State(gateway): Shared, admitted: Admitted, sent: Body) -> Response {
     answer(gateway, admitted, async |operator: Operator, admitted| {
-        let learned: Learned = body(&admitted, sent).await?;
+        let learned: Learned = read(&admitted, sent).await?;
         operator.changed(operator.desk().import(&learned).await).await
     })
     .await
@@ -270,7 +264,7 @@ async fn list_proposals(State(gateway): Shared, admitted: Admitted, Query(words)
 async fn propose(State(gateway): Shared, admitted: Admitted, sent: Body) -> Response {
     answer(gateway, admitted, async |operator: Operator, admitted| {
         let bytes = read_body(&admitted, sent).await?;
-        if !bytes.is_empty() && parsed::<Value>(&bytes)? != json!({}) {
+        if !bytes.is_empty() && !body::object(&bytes)?.is_empty() {
             let message = "this takes no wishes: it proposes what the numbers of all boards suggest. Send an empty \
                 body or `{}`; a variant of your own is declared with `POST /waltz/v1/variants`";
             return Err(ApiError::invalid(message.to_owned(), None));
@@ -287,7 +281,7 @@ async fn decide(
     sent: Body,
 ) -> Response {
     answer(gateway, admitted, async |operator: Operator, admitted| {
-        let decide: Decide = body(&admitted, sent).await?;
+        let decide: Decide = read(&admitted, sent).await?;
         operator.changed(operator.desk().decide(&id, &decide).await).await
     })
     .await
@@ -303,7 +297,7 @@ async fn list_rollbacks(State(gateway): Shared, admitted: Admitted, Query(words)
 
 async fn judge(State(gateway): Shared, admitted: Admitted, Named(id): Named<String>, sent: Body) -> Response {
     answer(gateway, admitted, async |operator: Operator, admitted| {
-        let judgement: Judgement = body(&admitted, sent).await?;
+        let judgement: Judgement = read(&admitted, sent).await?;
         operator.changed(operator.desk().judge(&id, &judgement).await).await
     })
     .await
@@ -320,7 +314,7 @@ async fn list_releases(State(gateway): Shared, admitted: Admitted) -> Response {
 
 async fn start(State(gateway): Shared, admitted: Admitted, sent: Body) -> Response {
     answer(gateway, admitted, async |operator: Operator, admitted| {
-        let start: Start = body(&admitted, sent).await?;
+        let start: Start = read(&admitted, sent).await?;
         operator.changed(operator.desk().start(&start).await).await
     })
     .await
@@ -337,7 +331,7 @@ async fn show_release(State(gateway): Shared, admitted: Admitted, Named(id): Nam
 
 async fn steer(State(gateway): Shared, admitted: Admitted, Named(id): Named<String>, sent: Body) -> Response {
     answer(gateway, admitted, async |operator: Operator, admitted| {
-        let Steer { command, reason } = body(&admitted, sent).await?;
+        let Steer { command, reason } = read(&admitted, sent).await?;
         let desk = operator.desk();
         if id != "all" {
             return operator.changed(desk.steer(&id, command).await).await;

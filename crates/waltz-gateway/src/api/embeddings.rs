@@ -10,11 +10,11 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use waltz_coach::tally::Tally;
 use waltz_coach::upstream::{Call, CallError, Course, Target, post_with_fallback};
-use waltz_exchange::json as strict_json;
 use waltz_exchange::openai::ApiError;
 use waltz_exchange::openai::check::check_model;
 use waltz_exchange::record::Decision;
 
+use crate::api::body;
 use crate::client::Client;
 use crate::live::{Gateway, Live};
 use crate::pipeline::Stop;
@@ -48,12 +48,9 @@ async fn pass_through(
         return Err(Stop::new(entry, Decision::Failed, error));
     }
     let Incoming { began, body, .. } = incoming;
-    let mut parsed = match strict_json::parse_object(body) {
+    let mut parsed = match body::object(body) {
         Ok(parsed) => parsed,
-        Err(error) => {
-            let error = ApiError::invalid(format!("the request body is not valid JSON: {error}"), None);
-            return Err(Stop::new(entry, Decision::Invalid, error));
-        }
+        Err(error) => return Err(Stop::new(entry, Decision::Invalid, error)),
     };
     let mut checked = check_model(&parsed);
     if checked.is_ok() && parsed.get("input").is_none_or(Value::is_null) {

@@ -12,8 +12,9 @@ use waltz_coach::rounds::{Coach, Lesson, Pupil, draft_record};
 use waltz_coach::tally::Tally;
 use waltz_exchange::openai::{Answer, ApiError, ChatRequest};
 use waltz_exchange::record::{ChoiceRecord, Decision, ExchangeRecord};
-use waltz_exchange::{Depth, Risk, Verdict, id, json as strict_json};
+use waltz_exchange::{Depth, Risk, Verdict, id};
 
+use crate::api::body;
 use crate::client::Client;
 use crate::coach::look_up;
 use crate::live::{Gateway, Live};
@@ -159,10 +160,7 @@ fn responded(entry: Box<ExchangeRecord>, body: Vec<u8>, began: Instant, waited: 
 }
 
 fn read(body: &[u8]) -> Result<(Evaluation, ChatRequest), ApiError> {
-    let value = strict_json::parse(body)
-        .map_err(|error| ApiError::invalid(format!("the request body is not valid JSON: {error}"), None))?;
-    let mut asked: Evaluation = serde_json::from_value(value)
-        .map_err(|error| ApiError::invalid(format!("the evaluation cannot be read: {error}"), None))?;
+    let mut asked: Evaluation = body::read(body)?;
     for (name, value) in [("session_id", &asked.session_id), ("task_type", &asked.task_type)] {
         if let Some(value) = value {
             checked_word(name, value)?;

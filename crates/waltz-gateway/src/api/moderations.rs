@@ -7,8 +7,9 @@ use serde_json::{Map, Value, json};
 use waltz_coach::judge::{self, RequestReading, THRESHOLD};
 use waltz_exchange::openai::{ApiError, ChatRequest};
 use waltz_exchange::score::rounded;
-use waltz_exchange::{Category, Verdict, json as strict_json};
+use waltz_exchange::{Category, Verdict};
 
+use crate::api::body;
 use crate::live::Live;
 use crate::reply;
 
@@ -64,8 +65,7 @@ async fn moderate_one(live: &Live, input: &str, deep: bool) -> Value {
 }
 
 fn inputs(body: &[u8]) -> Result<Vec<String>, ApiError> {
-    let body = strict_json::parse_object(body)
-        .map_err(|error| ApiError::invalid(format!("the request body is not valid JSON: {error}"), None))?;
+    let body = body::object(body)?;
     let allowed = "`input` must be a string, an array of strings, or an array of text and image parts";
     let mistake = || ApiError::invalid(allowed, Some("input"));
     match body.get("input") {

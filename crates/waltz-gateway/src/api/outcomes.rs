@@ -4,10 +4,11 @@ use axum::response::Response;
 use jiff::Timestamp;
 use serde_json::json;
 use waltz_exchange::openai::{ApiError, Retry};
-use waltz_exchange::{Outcome, id, json as strict_json};
+use waltz_exchange::{Outcome, id};
 use waltz_store::Entry;
 
 use crate::Gateway;
+use crate::api::body;
 use crate::auth::Caller;
 use crate::reply;
 use crate::variants::lesson;
@@ -26,10 +27,7 @@ async fn store(
     body: &[u8],
     received_at: Timestamp,
 ) -> Result<String, ApiError> {
-    let value = strict_json::parse(body)
-        .map_err(|error| ApiError::invalid(format!("the request body is not valid JSON: {error}"), None))?;
-    let mut outcome: Outcome = serde_json::from_value(value)
-        .map_err(|error| ApiError::invalid(format!("the outcome cannot be read: {error}"), None))?;
+    let mut outcome: Outcome = body::read(body)?;
     let mistakes = outcome.mistakes();
     if let Some((field, _)) = mistakes.first() {
         let all: Vec<String> =

@@ -2,10 +2,10 @@
 
 use axum::response::Response;
 use serde_json::{Map, Value};
-use waltz_exchange::json;
 use waltz_exchange::openai::ApiError;
 use waltz_route::{GraphError, TaskGraph};
 
+use crate::api::body;
 use crate::live::Live;
 use crate::reply;
 
@@ -13,17 +13,11 @@ use crate::reply;
 pub fn create(live: &Live, body: &[u8]) -> Response {
     // A large graph takes longer than a thread that serves others may, and so does the plan of it as JSON.
     tokio::task::block_in_place(|| {
-        match parse(body).and_then(|object| graph(object, live.settings.run.planned_tasks)) {
+        match body::object(body).and_then(|object| graph(object, live.settings.run.planned_tasks)) {
             Ok(graph) => reply::json(&live.router.plan(&graph)),
             Err(error) => reply::error(&error),
         }
     })
-}
-
-/// A body that holds a graph.
-pub fn parse(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
-    json::parse_object(body)
-        .map_err(|error| ApiError::invalid(format!("the request body is not valid JSON: {error}"), None))
 }
 
 /// A graph of no more than so many tasks.

@@ -20,7 +20,7 @@ use waltz_exchange::record::{Decision, ExchangeRecord};
 use waltz_exchange::sse;
 use waltz_route::{Plan, TaskGraph};
 
-use crate::api::plan;
+use crate::api::{body, plan};
 use crate::client::{Client, Interrupted};
 use crate::live::{Gateway, Live};
 use crate::pipeline::Stop;
@@ -190,7 +190,7 @@ fn event(step: &Progress<'_>) -> Value {
 }
 
 fn read(body: &[u8], limits: RunLimits) -> Result<Asked, ApiError> {
-    let mut object = plan::parse(body)?;
+    let mut object = body::object(body)?;
     let stream = match object.remove("stream") {
         None | Some(Value::Null) => false,
         Some(Value::Bool(stream)) => stream,

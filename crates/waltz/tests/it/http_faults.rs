@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Mock, client};
+use crate::harness::{Gateway, Mock, Reply, client};
 
 fn request(body: &str, headers: &str) -> Vec<u8> {
     format!(
@@ -222,6 +222,62 @@ async fn without_keys_a_web_page_cannot_use_the_gateway() {
 }
 
 #[tokio::test]
+async fn where_an_object_is_meant_a_list_is_refused_in_plain_words() {
+    let gateway = Gateway::over(&Mock::start(""), "");
+    let log = gateway.log_text();
+    let token = log.lines().find_map(|line| line.strip_prefix("admin token, shown this once: ")).unwrap();
+    let bearer = format!("Bearer {token}");
+    let paths = [
+        "evaluate",
+        "outcomes",
+        "plan",
+        "run",
+        "variants",
+        "variants/writer/docs",
+        "learned",
+        "proposals",
+        "proposals/x",
+        "rollbacks/x",
+        "releases",
+        "releases/x",
+    ];
+    // Each has what the fields of a body would be, in their order.
+    let lists = [
+        json!([null, "a prompt", "an answer", false, null, null, null]),
+        json!(["resp_x", true, 5, null, [], null, null]),
+        json!([1, []]),
+        json!(["approved", null, null]),
+        json!([]),
+    ];
+    for path in paths {
+        for list in lists.iter().map(Value::to_string).chain(["5".to_owned(), "\"text\"".to_owned()]) {
+            let path = format!("/waltz/v1/{path}");
+            let reply = gateway.post(&path, list.clone(), &[("authorization", &bearer)]).await;
+            assert_eq!(reply.error(), (400, "invalid_request".to_owned()), "{path} {list}: {}", reply.text);
+            assert!(reply.text.contains("the body must be a JSON object"), "{path} {list}: {}", reply.text);
+        }
+    }
+    // Further in too.
+    let task = json!(["a", "code", "Do it."]);
+    let value = json!(["writer", "docs", "v1", 1, 0.5]);
+    let variant =
+        |change: Value| json!({"agent": "writer", "task_type": "docs", "name": "v1", "patch": [change]});
+    for (path, body, words) in [
+        ("outcomes", json!({"response_id": "x", "candidates": [[0, 5]]}), "expected an object, not an array"),
+        ("plan", json!({"tasks": [task]}), "expected an object, not an array"),
+        ("run", json!({"tasks": [task]}), "expected an object, not an array"),
+        ("learned", json!({"format": 1, "values": [value]}), "expected an object, not an array"),
+        ("variants", variant(json!([null, "append", "Be kind."])), "invalid type: sequence, expected a map"),
+        ("variants", variant(json!({"operation": "append"})), "missing field `content`"),
+    ] {
+        let path = format!("/waltz/v1/{path}");
+        let reply = gateway.post(&path, body.to_string(), &[("authorization", &bearer)]).await;
+        assert_eq!(reply.error(), (400, "invalid_request".to_owned()), "{path}: {}", reply.text);
+        assert!(reply.text.contains(words) && !reply.text.contains("struct"), "{path}: {}", reply.text);
+    }
+}
+
+#[tokio::test]
 async fn unknown_paths_and_methods_answer_in_the_same_form() {
     let gateway = Gateway::over(&Mock::start(""), "");
     for path in ["/", "/v1/nothing", "/waltz/v1/sessions/none", "/v1/models/%00"] {
@@ -232,6 +288,31 @@ async fn unknown_paths_and_methods_answer_in_the_same_form() {
         }
     }
     assert_eq!(gateway.get("/v1/chat/completions", &[]).await.error_code(), "unknown_url");
+    let message = |reply: &Reply| reply.json()["error"]["message"].as_str().unwrap().to_owned();
+    let nowhere = gateway.get("/v1/nosuch", &[]).await;
+    assert!(message(&nowhere).starts_with("there is no path `/v1/nosuch`;"), "{}", nowhere.text);
+    for (path, post) in [("/v1/chat/completions", false), ("/v1/messages", false), ("/v1/models", true)] {
+        let reply = if post { gateway.post(path, "{}", &[]).await } else { gateway.get(path, &[]).await };
+        let expected = format!("this method does not go with `{path}`;");
+        assert!(message(&reply).starts_with(&expected), "{}", reply.text);
+    }
+    // Anthropic's clients get their own form wherever they call, and nobody else does.
+    let long = "y".repeat(70_000);
+    for (path, is_anthropic) in [
+        ("/v1/messages", true),
+        ("/v1/messages/count_tokens", true),
+        ("/v1/messages/batches", true),
+        ("/v1/messagesx", false),
+        ("/v1/nosuch", false),
+    ] {
+        let large = gateway.post(path, "{}", &[("x-long", &long)]).await;
+        assert_eq!(large.status, 431, "{path}: {}", large.text);
+        for reply in [large, gateway.get(path, &[]).await] {
+            let body = reply.json();
+            assert_eq!(body["type"] == "error", is_anthropic, "{path}: {body}");
+            assert_eq!(body["error"].get("code").is_none(), is_anthropic, "{path}: {body}");
+        }
+    }
     assert_eq!(gateway.get("/waltz/v1/sessions?limit=0", &[]).await.status, 400);
     assert_eq!(gateway.get("/waltz/v1/sessions?before=x", &[]).await.status, 400);
     let description = gateway.get("/openapi.json", &[]).await.json();

@@ -186,6 +186,11 @@ async fn fault_F62_log_spool_overflow() {
         while !readiness(&gateway).await["degraded"].as_array().unwrap().is_empty() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+        let log = gateway.says("the journal is drained again").await;
+        assert_eq!(log.matches("the journal is drained again").count(), 1, "{log}");
+        let troubles = log.lines().filter(|line| line.contains("the journal is not drained"));
+        let causes = troubles.map(|line| line.matches("(os error ").count());
+        assert_eq!(causes.max(), Some(1), "a cause is said once: {log}");
         // The first request after an overflow may still be refused: its record is the probe.
         let mut tries = 1;
         while gateway.ask("after").await.status != 200 {

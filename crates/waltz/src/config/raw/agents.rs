@@ -31,7 +31,8 @@ pub(crate) struct Upstream {
     pub(crate) key_env: Option<String>,
     /// The file that holds the key.
     pub(crate) key_file: Option<String>,
-    /// Models it serves; `*` stands for any.
+    /// Models it serves; `*` stands for any. Of upstreams that serve a model, the first in the file is asked and the others are
+    /// its fallback, so that a `*` in the first takes all.
     pub(crate) models: Vec<String>,
     /// Limit for opening a connection.
     pub(crate) connect_timeout_ms: u64,
