@@ -103,6 +103,23 @@ fn data_and_what_is_signed_stays() {
 }
 
 #[test]
+fn what_only_looks_like_data_or_signed_is_treated() {
+    let policy = policy(Action::Mask, Action::Mask);
+    for part in [
+        json!({"type": "text", "text": "data: write to jane@example.org"}),
+        json!({"type": "text", "text": "data:text/plain,jane@example.org"}),
+        json!({"type": "text", "text": "data:a/b;base64,jane@example.org"}),
+        json!({"type": "text", "text": "jane@example.org", "signature": "x"}),
+    ] {
+        let (sent, _) = applied(json!({"messages": [{"role": "user", "content": [part]}]}), &policy);
+        assert!(!sent.to_string().contains("jane@"), "{sent}");
+    }
+    let call = json!({"function": {"name": "send", "arguments": r#"{"to":"jane@example.org","to":"x"}"#}});
+    let (sent, _) = applied(json!({"messages": [{"role": "assistant", "tool_calls": [call]}]}), &policy);
+    assert!(!sent.to_string().contains("jane@"), "{sent}");
+}
+
+#[test]
 fn answers_are_treated_in_text_json_and_tool_calls() {
     let choice = |message: Value| Choice {
         message: body(message),
