@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use http::{Request, Version};
+use http::header::HOST;
+use http::{HeaderValue, Request, Version};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -32,6 +33,16 @@ const GOODBYE: Duration = Duration::from_secs(1);
 
 /// How a connection of HTTP/2 begins.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// A request whose `Host` is what it really asks for: HTTP/2 and whole addresses name the host in the address, and that
+/// one counts.
+fn named(mut request: Request<Body>) -> Request<Body> {
+    let authority = request.uri().authority().map(|authority| HeaderValue::from_str(authority.as_str()));
+    if let Some(Ok(host)) = authority {
+        request.headers_mut().insert(HOST, host);
+    }
+    request
+}
 
 /// Serves a connection to its end. A gateway that drains finishes what is under way on it.
 pub async fn serve(stream: TcpStream, router: Router, gateway: Arc<Gateway>) {
@@ -54,7 +65,7 @@ pub async fn serve(stream: TcpStream, router: Router, gateway: Arc<Gateway>) {
     let answers = Arc::clone(&untaken);
     let service = service_fn(move |request: Request<Incoming>| {
         let shares_connection = request.version() == Version::HTTP_2;
-        let answered = answer(Arc::clone(&serving), others.clone(), request.map(Body::new));
+        let answered = answer(Arc::clone(&serving), others.clone(), named(request.map(Body::new)));
         let answers = Arc::clone(&answers);
         async move {
             let response = answered.await;

@@ -344,3 +344,17 @@ async fn unknown_paths_and_methods_answer_in_the_same_form() {
         assert_eq!(error["error"][field], word, "{path}: {error}");
     }
 }
+
+#[tokio::test]
+async fn without_keys_the_host_of_a_whole_address_counts() {
+    let mock = Mock::start("");
+    let gateway = Gateway::over(&mock, "");
+    let asked = |host: &str| {
+        let request = String::from_utf8(request(HELLO, "")).unwrap();
+        request.replacen("POST /v1", &format!("POST http://{host}/v1"), 1).into_bytes()
+    };
+    let answer = gateway.raw(&asked("evil.example"));
+    assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("loopback_only"), "{answer}");
+    assert!(mock.requests().await.is_empty());
+    assert!(gateway.raw(&asked("localhost")).starts_with("HTTP/1.1 200"));
+}
