@@ -12,6 +12,7 @@ mod finding;
 pub mod linear;
 mod matching;
 mod normalise;
+mod overlap;
 mod patterns;
 mod pii;
 mod proximity;

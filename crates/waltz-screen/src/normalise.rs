@@ -263,7 +263,7 @@ impl Folding {
 
 /// The printable ASCII character that a tag character or a variation selector stands for when text is
 /// smuggled. Selectors in real use stand for values below the printable range.
-fn hidden_ascii(character: char) -> Option<char> {
+pub(crate) fn hidden_ascii(character: char) -> Option<char> {
     let code = u32::from(character);
     let value = match code {
         0xe0000..=0xe007f => code - 0xe0000,
@@ -274,7 +274,7 @@ fn hidden_ascii(character: char) -> Option<char> {
 }
 
 /// Characters without a shape of their own: default-ignorable ones and control characters.
-fn is_ignorable(character: char) -> bool {
+pub(crate) fn is_ignorable(character: char) -> bool {
     matches!(character,
         '\u{0}'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{7f}'..='\u{84}' | '\u{86}'..='\u{9f}'
         | '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'

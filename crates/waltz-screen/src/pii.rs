@@ -31,6 +31,7 @@ pub use keyed::HashKey;
 pub use kind::PiiKind;
 pub(crate) use people::{Form, address, is_somebodys, person};
 pub use vault::{Around, Restorer, Vault};
+pub(crate) use view::{Reads, reads_as};
 
 /// One piece of personal data or one secret.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

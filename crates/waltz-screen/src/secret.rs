@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use waltz_exchange::Span;
 
 use crate::normalise::boundary_before;
-use crate::pii::{Form, PiiFinding, PiiKind, address, is_somebodys, person};
+use crate::pii::{Form, PiiFinding, PiiKind, Reads, address, is_somebodys, person, reads_as};
 use crate::search::Search;
 
 /// What announces a secret, and how the bytes behind it are read.
@@ -71,8 +71,8 @@ const SIGNS: [(&str, Sign); 57] = [
     ("O Box ", Sign::Street(Form::NumberLast)),
 ];
 
-/// Longest private key that is taken out whole, and longest password.
-const MAX_KEY_BYTES: usize = 8 * 1024;
+/// Longest key that is taken out whole and for which a stream is held, and longest password.
+pub(crate) const MAX_KEY_BYTES: usize = 8 * 1024;
 const MAX_PASSWORD_BYTES: usize = 128;
 
 #[derive(Clone, Copy)]
@@ -193,6 +193,46 @@ pub(crate) fn find(text: &str, found: &mut Vec<PiiFinding>) {
         covered = secret.map_or(covered, |found: PiiFinding| found.span.end);
         found.extend(secret);
     }
+}
+
+/// Follows a text and knows whether it ends where a key or a token may have begun and has not ended.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Secret {
+    /// The beginning of the unbroken run in which the text ends, as far as a sign can be long.
+    run: String,
+}
+
+impl Secret {
+    /// Takes the next letter.
+    pub(crate) fn push(&mut self, letter: char) {
+        let read = match reads_as(letter) {
+            Reads::Nothing => return,
+            Reads::Itself => letter,
+            Reads::Ascii(plain) => plain,
+        };
+        let goes_on = u8::try_from(read).is_ok_and(is_key_byte)
+            || (read == '.' && run_signs().any(|sign| self.run.starts_with(sign)));
+        if !goes_on {
+            self.run.clear();
+        } else if self.run.len() < LONGEST_RUN_SIGN {
+            self.run.push(read);
+        }
+    }
+
+    /// Whether the end of the text may lie inside a secret, or inside the sign of one.
+    pub(crate) fn may_have_begun(&self) -> bool {
+        !self.run.is_empty()
+            && run_signs().any(|sign| self.run.starts_with(sign) || sign.starts_with(&self.run))
+    }
+}
+
+/// No sign of [`run_signs`] has more bytes.
+const LONGEST_RUN_SIGN: usize = 16;
+
+/// The signs of secrets that are one unbroken run.
+fn run_signs() -> impl Iterator<Item = &'static str> {
+    let is_run = |sign: &Sign| matches!(sign, Sign::Key { .. } | Sign::Amazon | Sign::Token);
+    SIGNS.iter().filter(move |(_, sign)| is_run(sign)).map(|(word, _)| *word)
 }
 
 /// The footers of keys, found from left to right: a text full of headers is still read once.

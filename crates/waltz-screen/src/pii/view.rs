@@ -56,15 +56,19 @@ fn hides_anything(text: &str) -> bool {
     places.any(|(at, _)| text[at..].chars().next().is_some_and(|letter| reads_as(letter) != Reads::Itself))
 }
 
+/// How a character reads where personal data is sought.
 #[derive(PartialEq, Eq)]
-enum Reads {
+pub(crate) enum Reads {
+    /// As it is written.
     Itself,
+    /// As nothing.
     Nothing,
+    /// As a character of ASCII.
     Ascii(char),
 }
 
 /// How a character reads. Letters of words are left alone: only what numbers and addresses are made of.
-fn reads_as(letter: char) -> Reads {
+pub(crate) fn reads_as(letter: char) -> Reads {
     let code = u32::from(letter);
     let digit = |zero: u32| char::from_digit(code - zero, 10).map_or(Reads::Itself, Reads::Ascii);
     match code {
