@@ -380,4 +380,20 @@ mod tests {
             prop_assert_eq!(signs(&text).map(|(_, span)| span).collect::<Vec<_>>(), expected);
         }
     }
+
+    #[test]
+    fn every_sign_of_a_run_is_known_by_its_first_letters() {
+        for sign in run_signs() {
+            assert!(sign.len() <= LONGEST_RUN_SIGN, "{sign}");
+            let mut secret = Secret::default();
+            for letter in sign.chars().chain("Abc1.".chars()) {
+                secret.push(letter);
+                assert!(secret.may_have_begun(), "{sign} {letter}");
+            }
+            secret.push(' ');
+            assert!(!secret.may_have_begun());
+            format!("x{sign}Abc1").chars().for_each(|letter| secret.push(letter));
+            assert!(!secret.may_have_begun(), "inside a word: {sign}");
+        }
+    }
 }

@@ -71,10 +71,19 @@ fn padding() -> impl Strategy<Value = String> {
         .prop_map(|runs| runs.iter().map(|(sign, length)| sign.repeat(*length)).collect::<String>() + " ")
 }
 
-/// A token of three parts, of about so many letters.
-fn token(letters: usize) -> String {
+/// Tokens and keys, some with a sign in them that nobody sees.
+fn secret() -> impl Strategy<Value = String> {
     let part = |letters: usize| "aG9Vx3Zk-Q_1".chars().cycle().take(letters).collect::<String>();
-    format!("eyJ{}.eyJ{}.{}", part(30), part(letters), part(43))
+    let token = (20usize..3_500)
+        .prop_map(move |letters| format!("eyJ{}.eyJ{}.{}", part(30), part(letters), part(43)));
+    let sign = prop::sample::select(vec!["sk-", "ghp_", "github_pat_", "AIza", "xoxb-", "hf_"]);
+    let key = (sign, 40usize..3_500).prop_map(move |(sign, letters)| format!("{sign}{}", part(letters)));
+    (prop_oneof![token, key], prop::option::of(1usize..60)).prop_map(|(mut secret, unseen)| {
+        if let Some(at) = unseen.filter(|at| *at < secret.len()) {
+            secret.insert(at, '\u{200b}');
+        }
+        secret
+    })
 }
 
 fn windows(pieces: &[&str], pace: Pace) -> Vec<String> {
@@ -125,8 +134,8 @@ fn a_number_is_not_cut_in_two() {
 
 #[test]
 fn padding_does_not_part_the_words_of_a_term() {
-    for padding in ["\n".repeat(320), " ".repeat(2_500), "\u{200b} ".repeat(900), " \u{ad}".repeat(1_300)] {
-        let text = format!("{GOOD}I will{padding}kill you and your family. {GOOD}");
+    for padding in ["\n".repeat(320), " ".repeat(2_500), "\u{200b}".repeat(900), "\u{ad}".repeat(1_300)] {
+        let text = format!("{GOOD}I will {padding}kill you and your family. {GOOD}");
         for letters in [1, 12, 100] {
             let pieces = pieces_of(&text, letters);
             let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
@@ -180,35 +189,32 @@ proptest! {
     #[test]
     fn no_padding_and_no_chunking_lets_a_term_go(
         first in padding(), second in padding(), before in 1usize..4, paragraph in any::<bool>(),
+        unseen in prop::sample::select(vec!["\u{200b}", "\u{ad}", "\u{301}", "\u{5b0}", "\u{2060}", "\u{7f}"]),
+        times in prop_oneof![Just(0usize), 900usize..1_300],
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..200),
     ) {
-        let text = format!("{}I will{first}kill you{second}and your family. {GOOD}{GOOD}", GOOD.repeat(before));
-        prop_assume!(is_harmful(&text));
+        let term = format!("I will{first}ki{}ll you{second}and your family. ", unseen.repeat(times));
+        prop_assume!(is_harmful(&term));
+        // What follows is long enough that a window with the end of the term is due, whatever the pace.
+        let text = format!("{}{term}{}", GOOD.repeat(before), GOOD.repeat(9));
         let pace = if paragraph { Pace::Paragraph } else { Pace::Sentence };
-        // The last words stand in no window that is due, so that harm must be found with those behind it.
-        let text = format!("{text}{}", GOOD.repeat(5));
         let released = released_before_harm(&cut(&text, &cuts), pace);
-        if let Some(released) = released {
-            prop_assert!(!released.contains("kill you"), "{released}");
-        } else {
-            // One piece of text that is never due is the whole text.
-            prop_assert!(false, "never found: {text}");
-        }
+        prop_assert!(released.is_some_and(|released| !released.contains("ll you")), "{text}");
     }
 
     #[test]
-    fn no_letter_of_a_token_goes_before_it_is_found(
-        letters in 20usize..3_500, before in 0usize..4, lead in prop::sample::select(vec![" ", "\"", "token=", "(", "\n", "Bearer ", "a.", "\u{200b}"]),
-        end in prop::sample::select(vec![" ", "\" ", ". ", "\n", ", "]), paragraph in any::<bool>(),
-        size in prop_oneof![Just(None), (1usize..40).prop_map(Some)],
+    fn no_letter_of_a_secret_goes_before_it_is_found(
+        secret in secret(), before in 0usize..4, paragraph in any::<bool>(),
+        lead in prop::sample::select(vec![" ", "\"", "token=", "(", "\n", "Bearer ", "a.", "\u{200b}"]),
+        end in prop::sample::select(vec![" ", "\" ", ". ", "\n", ", "]),
+        size in prop::option::of(1usize..40),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..200),
     ) {
-        let text = format!("{}{lead}{}{end}{}", GOOD.repeat(before), token(letters), GOOD.repeat(6));
+        let text = format!("{}{lead}{secret}{end}{}", GOOD.repeat(before), GOOD.repeat(9));
         let pace = if paragraph { Pace::Paragraph } else { Pace::Sentence };
         let even = pieces_of(&text, size.unwrap_or(1));
         let pieces = if size.is_some() { even.iter().map(String::as_str).collect() } else { cut(&text, &cuts) };
         let released = released_before_harm(&pieces, pace);
-        prop_assert!(released.as_ref().is_some_and(|released| !released.contains("eyJ")), "{released:?}");
-        prop_assert!(released.is_some_and(|released| released.len() <= GOOD.len() * before + lead.len()));
+        prop_assert!(released.is_some_and(|released| released.len() <= GOOD.len() * before + lead.len()), "{text}");
     }
 }
