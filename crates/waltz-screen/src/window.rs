@@ -93,6 +93,7 @@ impl Window {
         }
         self.held.push_str(text);
         if self.secret.may_have_begun() {
+            // It is known for a secret by its end alone; what is longer than any is let go.
             return self.held.len() >= MAX_KEY_BYTES;
         }
         if self.letters < self.pace.least() || ends_in_private_prefix(&self.held) {
