@@ -82,6 +82,7 @@ fn texts_without_thinking(request: &ChatRequest) -> Vec<String> {
     let mut messages = request.messages().to_vec();
     for message in messages.iter_mut().filter_map(Value::as_object_mut) {
         message.shift_remove("reasoning_content");
+        message.shift_remove("thinking_blocks");
     }
     request.set("messages", Value::Array(messages));
     let said = request.texts().into_iter().filter(|field| field.message.is_some());

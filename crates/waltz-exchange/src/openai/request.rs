@@ -276,9 +276,16 @@ fn message_texts<'a>(message: &'a Value, mut push: impl FnMut(Cow<'a, str>)) {
         Some(other) => written_strings(other, &mut push),
         None => {}
     }
+    let reasoning = message.field("reasoning_content").and_then(Value::as_str).unwrap_or_default();
     for (name, value) in message.as_object().into_iter().flatten() {
         match name.as_str() {
             "content" | "tool_calls" | "function_call" => {}
+            // The words of Anthropic's thinking stand there once more.
+            "thinking_blocks" => written_strings(value, &mut |text: Cow<'a, str>| {
+                if !reasoning.contains(&*text) {
+                    push(text);
+                }
+            }),
             _ => written_field(name, value, &mut push),
         }
     }
