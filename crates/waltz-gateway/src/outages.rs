@@ -28,9 +28,9 @@ struct Told {
 
 impl Outages {
     /// Says what failed in an exchange, unless it was said a moment ago.
-    pub fn tell(&self, record: &ExchangeRecord, now: Instant) {
+    pub fn tell(&self, record: &ExchangeRecord) {
         for trouble in troubles(record) {
-            if let Some(left_out) = self.due(&trouble, now) {
+            if let Some(left_out) = self.due(&trouble, Instant::now()) {
                 let (upstream, kind, status) = trouble;
                 tracing::warn!(upstream, kind, status, left_out, "a call of an upstream failed");
             }

@@ -157,7 +157,7 @@ fn append(
         record.error = Some(refusal.code.to_string());
     }
     gateway.metrics.observe(&record);
-    gateway.outages.tell(&record, Instant::now());
+    gateway.outages.tell(&record);
     if let Some(traces) = &gateway.traces {
         traces.offer(&record, live, &gateway.metrics);
     }

@@ -41,7 +41,8 @@ impl Normalised<'_> {
         // Hidden text was moved, so the two ends may lie in either order.
         let (first, last) = (origins[range.start], origins[range.end - 1]);
         let (low, high) = if first <= last { (first, last) } else { (last, first) };
-        let width = self.source[high..].chars().next().map_or(0, char::len_utf8);
+        let character = || self.source[high..].chars().next().map_or(0, char::len_utf8);
+        let width = escapes::read(&self.source.as_bytes()[high..]).map_or_else(character, |(_, width)| width);
         Span { start: low, end: high + width }
     }
 }

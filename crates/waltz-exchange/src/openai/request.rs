@@ -299,15 +299,20 @@ fn message_texts<'a>(message: &'a Value, mut push: impl FnMut(Cow<'a, str>)) {
 /// Fields of a message and its parts that hold what somebody wrote, even if it is one word.
 const WRITTEN: [&str; 5] = ["text", "refusal", "reasoning_content", "reasoning", "filename"];
 
-/// Hands on the strings of a value that are words: an upstream may make a prompt of any of them. Names, addresses and
-/// encoded data have no blanks.
+/// Hands on the strings of a value that are words: an upstream may make a prompt of any of them.
 fn written_strings<'a>(value: &'a Value, push: &mut impl FnMut(Cow<'a, str>)) {
     match value {
         Value::Object(object) => object.iter().for_each(|(name, inner)| written_field(name, inner, push)),
         Value::Array(items) => items.iter().for_each(|inner| written_strings(inner, push)),
-        Value::String(text) if text.contains(' ') => push(Cow::Borrowed(text)),
+        Value::String(text) if has_words(text) => push(Cow::Borrowed(text)),
         _ => {}
     }
+}
+
+/// Whether a string has words. Names, addresses and encoded data have no blanks, or long lines between them.
+fn has_words(text: &str) -> bool {
+    let words = || text.split_whitespace().take(8);
+    words().count() > 1 && words().any(|word| word.len() < 40)
 }
 
 fn written_field<'a>(name: &str, value: &'a Value, push: &mut impl FnMut(Cow<'a, str>)) {

@@ -95,4 +95,8 @@ fn escapes_are_read_as_what_they_stand_for() {
     ] {
         assert_eq!(normalise(text).text, read);
     }
+    let text = r"so \u006b\u0069ll\u0021";
+    let normalised = normalise(text);
+    let place = normalised.span(3..8);
+    assert_eq!(&text[place.start..place.end], r"\u006b\u0069ll\u0021");
 }

@@ -93,10 +93,16 @@ fn null_is_as_good_as_absent_and_unknown_fields_stay() {
 
 #[test]
 fn words_are_read_wherever_they_stand_in_a_message() {
-    let hidden = "words in a blank";
+    for hidden in ["words in a blank", "words\nin\tlines", "words\u{a0}in\u{2003}spaces"] {
+        is_read(hidden);
+    }
+}
+
+fn is_read(hidden: &str) {
     for content in [
         json!([{"type": "input_text", "input_text": hidden}]),
         json!([{"type": "text", "content": hidden}]),
+        json!([{"type": "file", "file": {"file_data": format!("{0}\n{0}\n", "QUJD".repeat(19))}}, {"content": hidden}]),
         json!([{"type": "text", "text": {"value": hidden}}]),
         json!([{"type": "document", "source": {"type": "text", "data": hidden}}]),
         json!([{"type": "tool_result", "content": [{"type": "text", "text": hidden}]}]),
