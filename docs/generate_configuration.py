@@ -18,6 +18,7 @@ ALLOWED = {
     "server.heartbeat_ms": "1 to 3600000",
     "server.client_timeout_ms": "1 to 3600000",
     "server.header_timeout_ms": "1 to 3600000",
+    "server.body_timeout_ms": "1 to 3600000",
     "server.max_connections_per_peer": "1 to 1000000",
     "server.drain_timeout_ms": "0 to 600000",
     "waltz.stage": "1, 2",

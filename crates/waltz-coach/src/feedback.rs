@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use waltz_exchange::VerdictState;
 use waltz_exchange::json as strict_json;
-use waltz_exchange::openai::{ChatRequest, Speaker};
+use waltz_exchange::openai::{ChatRequest, Speaker, TextField};
 
 use crate::conversation;
 use crate::judge::Opinion;
@@ -109,7 +109,8 @@ impl FeedbackAgent {
             Err(CallError::Timeout(..)) => return Err(VerdictState::Timeout),
             Err(CallError::Unusable(..)) => return Err(VerdictState::Unparsable),
             Err(error) => {
-                tracing::warn!(error = %error, "feedback model unavailable");
+                // The call goes on record, and whoever reads records warns of it.
+                tracing::debug!(error = %error, "feedback model unavailable");
                 return Err(VerdictState::Unavailable);
             }
             Ok(answer) => answer,
@@ -169,7 +170,8 @@ fn question(material: &str, json_mode: bool) -> ChatRequest {
 fn material(nonce: &str, request: &ChatRequest, draft: &str) -> String {
     let mut turns = Vec::new();
     let mut left = MAX_CONVERSATION;
-    for field in request.texts().iter().rev().filter(|field| field.message.is_some()) {
+    let told = |field: &&TextField<'_>| field.message.is_some() || field.speaker != Speaker::Operator;
+    for field in request.texts().iter().rev().filter(told) {
         let speaker = match field.speaker {
             Speaker::Operator => "operator",
             Speaker::User => "user",

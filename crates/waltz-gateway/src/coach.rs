@@ -14,7 +14,7 @@ use waltz_exchange::{Category, Embedding, ExchangeRecord, PastCoaching, Verdict}
 
 use crate::Gateway;
 use crate::client::Client;
-use crate::feedback::{Judged, JudgedChoice, Raw};
+use crate::feedback::{Judged, JudgedChoice, Raw, note_late_violation};
 use crate::live::Live;
 use crate::personal;
 use crate::pipeline::Stop;
@@ -126,8 +126,8 @@ fn treat_personal_data(coached: &mut Coached, position: usize, record: &mut Choi
     }
     let request = &routed.received.request;
     let may_change = routed.may_change && !*released;
+    let treated = personal::treat_choice(answer, position, policy, request.wants_json(), may_change);
     let choice = &mut answer.choices[position];
-    let treated = personal::treat_choice(choice, policy, request.wants_json(), may_change);
     for (kind, count) in treated.counts {
         *routed.received.record.scanned.answer_pii.entry(kind).or_default() += count;
     }
@@ -154,9 +154,8 @@ fn conclude_released(coached: &mut Coached, position: usize, verdict: &Verdict, 
         let settled = read_draft(&routed.live.screen, draft);
         record.dir_score = waltz_coach::reward::improvement(verdict, &settled);
         record.final_verdict = Some(settled);
-    } else if verdict.is_unsafe && routed.may_change {
-        routed.received.record.scanned.late_violation = true;
-        tracing::warn!(request_id = %routed.received.record.id, "a stream was found harmful after its release");
+    } else if verdict.is_unsafe {
+        note_late_violation(routed);
     }
 }
 

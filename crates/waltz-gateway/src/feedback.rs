@@ -111,7 +111,7 @@ pub async fn feedback(drafted: Drafted, client: &mut Client) -> Result<Judged, S
                 windows.add_usage(answer);
                 respond::note_usage(&mut routed.received.record, answer);
             }
-            note_sent(&mut routed, &flow, came);
+            Box::pin(note_sent(&mut routed, &flow, came, &mut tally)).await;
             let decision = if windows.is_event_stream() { Decision::Incomplete } else { Decision::Failed };
             return Err(draft::stop(routed, tally, decision, broken));
         }
@@ -138,14 +138,16 @@ pub async fn feedback(drafted: Drafted, client: &mut Client) -> Result<Judged, S
     match read {
         Ok(()) => Ok(judged),
         Err(why) => {
-            note_sent(&mut judged.routed, &flow, Some(judged.answer));
-            Err(Stop::interrupted(with_tally(judged.routed, judged.tally), why))
+            let Judged { mut routed, answer, mut tally, .. } = judged;
+            Box::pin(note_sent(&mut routed, &flow, Some(answer), &mut tally)).await;
+            Err(Stop::interrupted(with_tally(routed, tally), why))
         }
     }
 }
 
-/// Puts on record what of a draft went to the client before it broke off: all that came of an unread one.
-fn note_sent(routed: &mut Routed, flow: &Flow, came: Option<Answer>) {
+/// Puts on record what of a draft went to the client before it broke off: all that came of an unread one. It is read once
+/// more by rules, as it is at the end of a whole stream: windows alone may have missed what it says.
+async fn note_sent(routed: &mut Routed, flow: &Flow, came: Option<Answer>, tally: &mut Tally) {
     if flow.nothing_sent() {
         return;
     }
@@ -157,18 +159,34 @@ fn note_sent(routed: &mut Routed, flow: &Flow, came: Option<Answer>) {
         (flow.text(), flow.sent().to_owned())
     };
     note_release(routed, flow.release());
-    let assessment = conversation::assessment_from(None);
+    let went: &str = if unread { &text } else { &sent };
+    let final_verdict = judge_text(routed, tally, (went, ""), Depth::Rules).await;
+    if final_verdict.as_ref().is_some_and(|verdict| verdict.is_unsafe) {
+        note_late_violation(routed);
+    }
+    // Of an unread draft nothing was held back.
+    let verdict = final_verdict.clone().filter(|_| unread);
+    let assessment = conversation::assessment_from(verdict.as_ref());
     routed.received.record.choices.push(ChoiceRecord {
         index: 0,
-        draft: DraftRecord { text, assessment, verdict: None },
+        draft: DraftRecord { text, assessment, verdict },
         self_check: None,
         rounds: Vec::new(),
         last_resort: false,
         unchanged: unread,
         final_text: sent,
-        final_verdict: None,
+        final_verdict,
         dir_score: 0.0,
     });
+}
+
+/// Puts on record that a text was found harmful when it had gone, where waltz was to keep it back.
+pub fn note_late_violation(routed: &mut Routed) {
+    if routed.may_change {
+        let record = &mut routed.received.record;
+        record.scanned.late_violation = true;
+        tracing::warn!(request_id = %record.id, "a stream was found harmful after its release");
+    }
 }
 
 /// Judges every choice of the answer.
@@ -196,6 +214,17 @@ async fn read_choices(judged: &mut Judged, assessed: bool) {
 
 async fn judge(judged: &mut Judged, text: &str, acts: &str) -> Option<Verdict> {
     let Judged { routed, tally, .. } = judged;
+    let depth = routed.depth;
+    judge_text(routed, tally, (text, acts), depth).await
+}
+
+/// Judges a text and what it would do; `None` where the policy wants nothing judged.
+async fn judge_text(
+    routed: &mut Routed,
+    tally: &mut Tally,
+    (text, acts): (&str, &str),
+    depth: Depth,
+) -> Option<Verdict> {
     if routed.depth == Depth::None {
         return None;
     }
@@ -204,7 +233,7 @@ async fn judge(judged: &mut Judged, text: &str, acts: &str) -> Option<Verdict> {
     let judge = live.judge();
     let draft =
         Draft { request: &routed.received.request, reading: &routed.reading, text, acts, rejected: &[] };
-    Some(judge.judge(draft, routed.depth, tally).await)
+    Some(judge.judge(draft, depth, tally).await)
 }
 
 /// Masks what the policy for personal data wants masked, where the draft may still change.
@@ -215,7 +244,7 @@ fn take_personal_data(judged: &mut Judged, position: usize) {
     }
     let is_json = routed.received.request.wants_json();
     let policy = &routed.live.settings.personal;
-    let treated = personal::mask_draft(&mut answer.choices[position], policy, is_json);
+    let treated = personal::mask_draft(answer, position, policy, is_json);
     for (kind, count) in treated.counts {
         *routed.received.record.scanned.answer_pii.entry(kind).or_default() += count;
     }
@@ -265,6 +294,7 @@ async fn self_check(judged: &mut Judged, position: usize, choice: &mut JudgedCho
     }
     checked.index = judged.answer.choices[position].index;
     judged.answer.choices[position] = checked;
+    judged.answer.forget_unknown();
     judged.raw = Raw::Rewritten;
     choice.verdict = verdict;
 }

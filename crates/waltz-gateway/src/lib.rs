@@ -15,6 +15,7 @@ pub mod dialect;
 pub mod draft;
 pub mod feedback;
 pub mod idempotency;
+mod intake;
 pub mod live;
 pub mod metrics;
 pub mod outages;

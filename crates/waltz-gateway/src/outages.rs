@@ -1,6 +1,6 @@
-//! Says in the log that calls of upstreams fail. `record.rs` hands in the calls of every exchange that is over. One line
-//! for each upstream and kind of trouble in half a minute is enough to be seen, and an outage does not fill a disk with
-//! them. A line names the upstream as the configuration does; of requests, answers and keys it says nothing.
+//! Says in the log that calls of upstreams fail, or that exchanges cannot be recorded. `record.rs` hands in every exchange
+//! that is over. One line for each upstream and kind of trouble in half a minute is enough to be seen, and an outage does not
+//! fill a disk with them. A line names the upstream as the configuration does; of requests, answers and keys it says nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,13 +11,14 @@ use waltz_exchange::record::{Decision, ExchangeRecord};
 /// How long nothing more is said of the same trouble.
 const QUIET: Duration = Duration::from_secs(30);
 
-/// What was said of upstreams, and when.
+/// What was said of outages, and when.
 #[derive(Debug, Default)]
 pub struct Outages {
     told: Mutex<BTreeMap<Trouble, Told>>,
 }
 
-/// Upstream, kind and status: a client's bad request must not hide that a key is not accepted any more.
+/// Upstream, kind and status; the journal is the upstream without a name. A client's bad request must not hide that a key
+/// is not accepted any more.
 type Trouble = (String, String, Option<u16>);
 
 #[derive(Debug)]
@@ -34,6 +35,16 @@ impl Outages {
                 let (upstream, kind, status) = trouble;
                 tracing::warn!(upstream, kind, status, left_out, "a call of an upstream failed");
             }
+        }
+    }
+
+    /// Says that an exchange could not be recorded, unless it was said a moment ago. An entry that is too large is another
+    /// trouble than a journal that takes none.
+    pub fn tell_unrecorded(&self, record: &ExchangeRecord, error: &waltz_store::Error, is_outage: bool) {
+        let kind = if is_outage { "outage" } else { "too_large" };
+        if let Some(left_out) = self.due(&(String::new(), kind.to_owned(), None), Instant::now()) {
+            let request_id = &record.id;
+            tracing::error!(request_id, error = %error, left_out, "exchange could not be recorded");
         }
     }
 

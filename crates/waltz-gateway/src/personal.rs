@@ -161,9 +161,11 @@ pub struct TreatedChoice {
     pub refused: bool,
 }
 
-/// Applies the policy to a choice. `may_change` is off where it went out already, or must stay as it is.
+/// Applies the policy to a choice of an answer; the first one answers for the fields around the choices. `may_change` is off
+/// where it went out already, or must stay as it is.
 pub fn treat_choice(
-    choice: &mut Choice,
+    answer: &mut Answer,
+    position: usize,
     policy: &PersonalPolicy,
     is_json: bool,
     may_change: bool,
@@ -172,18 +174,22 @@ pub fn treat_choice(
     if policy.answer.is_idle() {
         return treated;
     }
+    let Answer { head, choices } = answer;
+    let Some(Choice { message, rest, .. }) = choices.get_mut(position) else { return treated };
+    let mut nothing = Map::new();
+    let mut parts = [message, rest, if position == 0 { head } else { &mut nothing }];
     let mut changes = Changes::new(&policy.answer, policy.key.as_ref());
-    for (name, value) in &choice.message {
-        fields::visit(name, value, is_json, &mut |text| changes.survey(text));
+    for part in &parts {
+        fields::visit_fields(part, is_json, &mut |text| changes.survey(text));
     }
     treated.refused = changes.refused.is_some() && may_change;
     if changes.changes && may_change && !treated.refused {
-        for (name, value) in &mut choice.message {
-            treated.changed |= rewrite(name, value, is_json, &mut changes);
+        for part in &mut parts {
+            treated.changed |= fields::rewrite_fields(part, is_json, &mut changes);
         }
         if treated.changed {
             // The tokens of the text that was.
-            choice.rest.insert("logprobs".to_owned(), Value::Null);
+            parts[1].insert("logprobs".to_owned(), Value::Null);
         }
     }
     treated.counts = changes.counts;
@@ -192,12 +198,17 @@ pub fn treat_choice(
 
 /// Takes out of a draft what is only to be masked or hashed, so that no answer is coached for what it is not
 /// going to say. What is to be refused stays for [`treat_choice`], and so do the counts of what stays.
-pub fn mask_draft(choice: &mut Choice, policy: &PersonalPolicy, is_json: bool) -> TreatedChoice {
+pub fn mask_draft(
+    answer: &mut Answer,
+    position: usize,
+    policy: &PersonalPolicy,
+    is_json: bool,
+) -> TreatedChoice {
     let takes_out = |action: Action| matches!(action, Action::Mask | Action::Hash);
     if !policy.answer.any(Action::Mask) && !policy.answer.any(Action::Hash) {
         return TreatedChoice::default();
     }
-    let mut treated = treat_choice(choice, policy, is_json, true);
+    let mut treated = treat_choice(answer, position, policy, is_json, true);
     if treated.refused {
         return TreatedChoice::default();
     }

@@ -146,7 +146,7 @@ fn append(
             // One entry that is too large says nothing of the next.
             let is_outage = !matches!(error, waltz_store::Error::EntryTooLarge { .. });
             gateway.recording.failed(is_outage);
-            tracing::error!(request_id = %record.id, error = %error, "exchange could not be recorded");
+            gateway.outages.tell_unrecorded(&record, &error, is_outage);
             Err(not_recorded())
         }
     };

@@ -3,18 +3,16 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{FromRequestParts, Path, Query, Request, State};
 use axum::response::Response;
 use axum::routing::{get, post};
-use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::header::TRANSFER_ENCODING;
 use http::request::Parts;
 use http::{HeaderMap, Method, StatusCode, Uri};
-use http_body_util::BodyExt;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use jiff::Timestamp;
@@ -30,6 +28,7 @@ use crate::auth::{Caller, authenticate};
 use crate::client::Client;
 use crate::dialect::{Dialect, MESSAGES};
 use crate::idempotency;
+use crate::intake::read_body;
 use crate::live::{Gateway, Live};
 use crate::pipeline;
 use crate::receive::{Incoming, Planned};
@@ -313,74 +312,6 @@ fn idempotent(path: &str) -> bool {
 fn reply_error(path: &str, error: &ApiError) -> Response {
     let (status, headers, body) = Dialect::of(path).error_parts(error);
     reply::response(status, headers, Body::from(body))
-}
-
-/// Reads a body up to the limit. A body that is too large by its own announcement is not read at all.
-pub(crate) async fn read_body(admitted: &Admitted, mut body: Body) -> Result<Bytes, ApiError> {
-    let limit = admitted.live.settings.max_body_bytes;
-    let word = |name| admitted.headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-    if word(CONTENT_ENCODING).is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
-        let mut error =
-            ApiError::invalid("compressed request bodies are not accepted; send plain JSON", None);
-        error.status = 415;
-        return Err(error);
-    }
-    let announced = word(CONTENT_LENGTH).and_then(|length| length.parse::<u64>().ok());
-    if announced.is_some_and(|length| length > limit as u64) {
-        tokio::spawn(discard(body));
-        return Err(too_large(limit));
-    }
-    // Most bodies come in one piece, and are used as they came.
-    let mut first: Option<Bytes> = None;
-    let mut whole = BytesMut::new();
-    // A client that sends nothing for so long is not going to.
-    let patience = admitted.live.settings.patience;
-    while let Some(frame) = tokio::time::timeout(patience, body.frame()).await.map_err(|_| stalled())? {
-        let frame = frame.map_err(|_| ApiError::invalid("the request body broke off", None))?;
-        let Ok(data) = frame.into_data() else { continue };
-        let known = whole.len() + first.as_ref().map_or(0, Bytes::len);
-        if known + data.len() > limit {
-            tokio::spawn(discard(body));
-            return Err(too_large(limit));
-        }
-        if known == 0 {
-            first = Some(data);
-            continue;
-        }
-        whole.extend_from_slice(&first.take().unwrap_or_default());
-        whole.extend_from_slice(&data);
-    }
-    Ok(first.unwrap_or_else(|| whole.freeze()))
-}
-
-/// Reads on a little and forgets it: a connection that is closed while its client still writes shows the
-/// client a broken pipe instead of the error.
-async fn discard(mut body: Body) {
-    const MOST: usize = 64 * 1024 * 1024;
-    let reading = async {
-        let mut read = 0;
-        while let Some(Ok(frame)) = body.frame().await {
-            read += frame.data_ref().map_or(0, Bytes::len);
-            if read > MOST {
-                break;
-            }
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(5), reading).await.ok();
-}
-
-fn stalled() -> ApiError {
-    let mut error =
-        ApiError::invalid("the request body did not arrive in time", None).with_code("request_timeout");
-    error.status = 408;
-    error
-}
-
-fn too_large(limit: usize) -> ApiError {
-    let message = format!("the request body is larger than {limit} bytes (`server.max_body_bytes`)");
-    let mut error = ApiError::invalid(message, None).with_code("request_too_large");
-    error.status = 413;
-    error
 }
 
 fn not_found(path: &str) -> ApiError {

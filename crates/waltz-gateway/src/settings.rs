@@ -33,6 +33,8 @@ pub struct Settings {
     pub patience: Duration,
     /// How long a client may take to send the headers of a request.
     pub header_timeout: Duration,
+    /// How long a client may take to send the whole body of a request.
+    pub body_timeout: Duration,
     /// Connections at the same time from one address.
     pub max_connections_per_peer: usize,
     /// Which requests are judged how deep.
@@ -227,6 +229,7 @@ impl Default for Settings {
             heartbeat: Duration::from_secs(10),
             patience: Duration::from_secs(30),
             header_timeout: Duration::from_secs(15),
+            body_timeout: Duration::from_secs(60),
             max_connections_per_peer: 512,
             policy: Policy::default(),
             failure: FailurePolicy { low: OnFailure::Open, medium: OnFailure::Open, high: OnFailure::Closed },

@@ -36,4 +36,4 @@ pub use pii::{
 };
 pub use rules::Rules;
 pub use screen::Screen;
-pub use window::{Pace, Window};
+pub use window::{Due, Pace, Window};

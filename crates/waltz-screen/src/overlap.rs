@@ -1,16 +1,23 @@
 //! The end of what was released, which is read again with the next window. Called by `window.rs`.
 //!
-//! Rules count words and pass over what stands between them, so the end is measured in letters of words: however
-//! much padding lies between two words of a term, the first is still read when the second comes.
+//! Rules count words and pass over what stands between them, so the end is measured in words and their letters: however
+//! much padding lies between two words of a term, and however long a word, the first is still read when the second comes.
 
 use unicode_normalization::char::is_combining_mark;
 
 use crate::normalise::{hidden_ascii, is_ignorable};
+use crate::words::stands_alone;
 
 /// Bytes of words, and gaps between them, that are read again, at least.
 const OVERLAP: usize = 256;
+/// Words that are read again, at least: no rule of ours looks at words that stand farther apart.
+const WORDS: usize = 32;
+/// Letters that are kept at either end of a long word.
+const WORD_ENDS: usize = 32;
 /// No sentence is so long that more of it has to be read again.
 const OVERLAP_MOST: usize = 2048;
+/// More than any honest text needs; who has to read more again reads all of it.
+pub(crate) const LONGEST: usize = 4 * OVERLAP_MOST;
 /// Signs that are kept at either end of a long gap.
 const GAP_ENDS: usize = 8;
 /// A gap of no more signs is kept as it is; one that was shortened has no more.
@@ -18,8 +25,41 @@ const SHORT_GAP: usize = 2 * GAP_ENDS + 3;
 
 /// What has to be read again of a text that ends in `text` and before which `past` was kept.
 pub(crate) fn kept(past: &str, text: &str) -> String {
-    let whole = squeezed(&[past, text].concat());
+    let whole = shortened(&squeezed(&[past, text].concat()));
     end(&whole).to_owned()
+}
+
+/// The text with its longest words shortened. What a word of such a length is known by stands at its ends. The last one may
+/// go on.
+fn shortened(text: &str) -> String {
+    let mut short = String::with_capacity(text.len());
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (word, behind) = rest.split_at(rest.find(divides).unwrap_or(rest.len()));
+        let last = if behind.is_empty() { OVERLAP } else { WORD_ENDS };
+        push_word(&mut short, word, last);
+        let (gap, further) = behind.split_at(behind.find(|sign| !divides(sign)).unwrap_or(behind.len()));
+        short.push_str(gap);
+        rest = further;
+    }
+    short
+}
+
+fn push_word(short: &mut String, word: &str, last: usize) {
+    let mut letters = word.char_indices().filter(|(_, sign)| !is_gap(*sign)).map(|(position, _)| position);
+    // Most words have fewer bytes than are kept.
+    let ends = if word.len() <= WORD_ENDS + last {
+        None
+    } else {
+        letters.nth(WORD_ENDS).zip(letters.nth_back(last - 1))
+    };
+    match ends {
+        Some((first, last)) => {
+            short.push_str(&word[..first]);
+            short.push_str(&word[last..]);
+        }
+        None => short.push_str(word),
+    }
 }
 
 /// The text with its long gaps shortened; rules read the same words and sentences in it.
@@ -66,14 +106,21 @@ fn ends_sentence(gap: &str) -> bool {
     })
 }
 
-/// The end of a text: at least [`OVERLAP`] bytes in words, and at least its last sentence.
+/// The end of a text: at least [`OVERLAP`] bytes in words, at least [`WORDS`] of them, and at least its last sentence.
 fn end(text: &str) -> &str {
     let (mut start, mut weight, mut in_gap) = (text.len(), 0, false);
+    let (mut words, mut letters) = (0, 0);
     for (position, sign) in text.char_indices().rev() {
         let gap = is_gap(sign);
         weight += if gap { usize::from(!in_gap) } else { sign.len_utf8() };
+        letters += usize::from(!gap);
+        if divides(sign) {
+            // Letters that stand alone may be one word that is spelt out.
+            words += usize::from(letters > 1 || !gap);
+            letters = 0;
+        }
         (start, in_gap) = (position, gap);
-        if weight >= OVERLAP {
+        if weight >= OVERLAP && words >= WORDS {
             break;
         }
     }
@@ -87,6 +134,12 @@ fn end(text: &str) -> &str {
         (start, behind) = (position, Some(sign));
     }
     &text[start..]
+}
+
+/// What stands between words, or is one: signs that leave a word whole, or join two, do not.
+fn divides(sign: char) -> bool {
+    let joins = matches!(sign, '\'' | '`' | '\u{2018}' | '\u{2019}' | '@' | '$');
+    stands_alone(sign) || (is_gap(sign) && !is_unseen(sign) && !joins)
 }
 
 /// What no word is made of. Letters that are smuggled in invisible characters are read.
@@ -117,16 +170,17 @@ mod tests {
 
     #[test]
     fn the_end_holds_the_last_sentence() {
-        let long = format!("First. {}", "a".repeat(400));
+        let long = format!("First. {}{}", "ab ".repeat(WORDS), "a".repeat(400));
         assert_eq!(end(&long), &long[6..]);
         assert_eq!(end("short"), "short");
-        assert!(end(&"é".repeat(5_000)).len() <= OVERLAP_MOST);
+        assert!(kept("", &"é".repeat(5_000)).len() <= OVERLAP_MOST);
     }
 
     #[test]
     fn a_dot_inside_a_run_ends_no_sentence() {
         let token = format!("{}.{}.{}", "a".repeat(300), "b".repeat(300), "c".repeat(400));
-        assert_eq!(end(&format!("Here it is. {token}")), format!(" {token}"));
+        let words = "ab ".repeat(WORDS);
+        assert_eq!(end(&format!("Here it is. {words}{token}")), format!(" {words}{token}"));
     }
 
     #[test]

@@ -16,6 +16,18 @@ pub enum Pace {
     Paragraph,
 }
 
+/// What to do with a window after a text was added to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Gather more.
+    Later,
+    /// Judge it now.
+    Now,
+    /// Only who reads all of the text can tell: it ends in what may be a secret and is longer than any that is waited for,
+    /// or words that may belong together stand farther apart than is kept.
+    Never,
+}
+
 /// What could be the beginning of a number or a token is held back up to so many bytes.
 const PRIVATE_TAIL: usize = 64;
 
@@ -76,9 +88,9 @@ impl Window {
         self.pace = Pace::Paragraph;
     }
 
-    /// Takes the next text. Returns whether the window should be judged now: a sentence has ended in it, or
-    /// it is long enough without one. A sentence that has only begun goes along; it was judged too.
-    pub fn push(&mut self, text: &str) -> bool {
+    /// Takes the next text. The window should be judged when a sentence has ended in it, or it is long enough without
+    /// one. A sentence that has only begun goes along; it was judged too.
+    pub fn push(&mut self, text: &str) -> Due {
         let mut before = self.held.chars().next_back();
         for letter in text.chars() {
             self.letters += 1;
@@ -93,9 +105,16 @@ impl Window {
         }
         self.held.push_str(text);
         if self.secret.may_have_begun() {
-            // It is known for a secret by its end alone; what is longer than any is let go.
-            return self.held.len() >= MAX_KEY_BYTES;
+            // It is known for a secret by its end alone.
+            return if self.held.len() < MAX_KEY_BYTES { Due::Later } else { Due::Never };
         }
+        if self.past.len() > overlap::LONGEST {
+            return Due::Never;
+        }
+        if self.is_due() { Due::Now } else { Due::Later }
+    }
+
+    fn is_due(&self) -> bool {
         if self.letters < self.pace.least() || ends_in_private_prefix(&self.held) {
             // A tail that never ends is let go at twice the size; the judge still reads it with what follows.
             return self.letters >= 2 * self.pace.most() + PRIVATE_TAIL;

@@ -296,7 +296,7 @@ fn push_word(view: &mut Words, normalised: &str, start: usize, end: usize, sente
 
 /// Scripts written without blanks: each character is a word, so that terms of several characters are
 /// found inside running text.
-fn stands_alone(character: char) -> bool {
+pub(crate) fn stands_alone(character: char) -> bool {
     matches!(character,
         '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}'
         | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}'

@@ -43,6 +43,9 @@ impl Writer {
             Self::Postgres(link) => (link.server().to_owned(), migrate::POSTGRES),
         };
         migrate::migrate(&mut writer, migrations, &name).await?;
+        if let Self::Sqlite(pool) = &writer {
+            sqlite::forget_pages(pool).await?;
+        }
         Ok(writer)
     }
 

@@ -58,7 +58,7 @@ pub fn read_request(screen: &Screen, request: &ChatRequest) -> RequestReading {
         }
         reading.fields += 1;
         reading.bytes += field.text.len();
-        let current = field.message.is_some_and(|position| position >= turn_start);
+        let current = field.is_since(turn_start);
         if field.speaker == Speaker::User && current {
             // Read together below, so that a request cut into parts is still one request.
             continue;
@@ -85,10 +85,9 @@ pub fn read_request(screen: &Screen, request: &ChatRequest) -> RequestReading {
 
 /// What the user says from a message on.
 pub(super) fn asked(fields: &[TextField<'_>], turn_start: usize) -> String {
-    let is_current = |position: Option<usize>| position.is_some_and(|position| position >= turn_start);
     let mut asked = String::new();
     for field in fields {
-        if field.speaker == Speaker::User && is_current(field.message) {
+        if field.speaker == Speaker::User && field.is_since(turn_start) {
             if !asked.is_empty() {
                 asked.push('\n');
             }

@@ -1,12 +1,13 @@
 //! A chat answer: read from a JSON body or assembled from a stream, written as either.
 
 mod choice;
+mod words;
 
 use serde_json::{Map, Value, json};
 
 use crate::json::{self, Fields as _};
 pub use choice::Choice;
-use choice::collect_words;
+pub use words::head_words;
 
 /// An answer with its choices taken apart; every other field is kept as it came.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,7 +29,7 @@ pub enum AnswerError {
     Missing(&'static str),
 }
 
-/// Top-level fields that hold no words of the answer.
+/// The top-level fields of the form, which hold no words of the answer: what has words in them is read like any other.
 pub const KNOWN_HEAD: [&str; 9] = [
     "id",
     "object",
@@ -111,18 +112,20 @@ impl Answer {
 
     /// Words in top-level fields that every client would pass over and some would show, such as citations.
     pub fn head_text(&self) -> String {
-        let mut words = Vec::new();
-        for (name, value) in &self.head {
-            if !KNOWN_HEAD.contains(&name.as_str()) {
-                collect_words(name, value, &mut words);
-            }
-        }
-        words.join("\n")
+        head_words(&self.head).join("\n")
     }
 
-    /// Drops every top-level field that is not part of the form: it belonged to a text that was replaced.
+    /// Drops every top-level field that is not part of the form, and what has words in those that are: they belonged to
+    /// a text that was replaced.
     pub fn forget_unknown(&mut self) {
-        self.head.retain(|name, _| KNOWN_HEAD.contains(&name.as_str()));
+        self.head.retain(|name, value| {
+            if name == "usage" {
+                words::keep_counts(value);
+            }
+            let mut found = Vec::new();
+            words::collect_words(name, value, &mut found);
+            KNOWN_HEAD.contains(&name.as_str()) && found.is_empty()
+        });
     }
 
     /// The answer as a JSON body.

@@ -1,11 +1,15 @@
 //! A chat request: checked where waltz relies on it, untouched elsewhere.
 
+mod texts;
+
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
 use super::{ApiError, check};
 use crate::json::{self, Fields as _};
+pub(super) use texts::tool_call_text;
+use texts::{collect_strings, message_texts, written_field};
 
 /// The body of `POST /v1/chat/completions`.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +52,13 @@ pub struct TextField<'a> {
     pub message: Option<usize>,
     /// The text.
     pub text: Cow<'a, str>,
+}
+
+impl TextField<'_> {
+    /// Whether it stands in a message from the given position on, or outside the conversation: then it holds now.
+    pub fn is_since(&self, start: usize) -> bool {
+        self.message.is_none_or(|position| position >= start)
+    }
 }
 
 /// The `moderation` parameter of a request.
@@ -172,9 +183,10 @@ impl ChatRequest {
         Some(Moderation { input: mode("input"), output: mode("output") })
     }
 
-    /// Every text-bearing field, in the order of the conversation: contents and their parts,
-    /// refusals, names and arguments of tool calls, tool results, tool definitions, schemas and
-    /// predictions.
+    /// Every text-bearing field, in the order of the conversation: contents and their parts, refusals, names and
+    /// arguments of tool calls, tool results; then tool definitions and schemas, which are the operator's, and words in
+    /// any other field, which are the user's: whoever sends the body may have put them there, and an upstream may read
+    /// them.
     pub fn texts(&self) -> Vec<TextField<'_>> {
         let mut fields = Vec::with_capacity(self.messages().len());
         for (position, message) in self.messages().iter().enumerate() {
@@ -186,15 +198,16 @@ impl ChatRequest {
             };
             message_texts(message, |text| fields.push(TextField { speaker, message: Some(position), text }));
         }
-        for name in ["tools", "functions", "response_format", "prediction"] {
-            if let Some(value) = self.body.field(name) {
-                let mut texts = Vec::new();
-                collect_strings(value, &mut texts);
-                fields.extend(texts.into_iter().map(|text| TextField {
-                    speaker: Speaker::Operator,
-                    message: None,
-                    text: Cow::Borrowed(text),
-                }));
+        for (name, value) in &self.body {
+            let mut push = |speaker, text| fields.push(TextField { speaker, message: None, text });
+            match name.as_str() {
+                "messages" => {}
+                "tools" | "functions" | "response_format" => {
+                    let mut texts = Vec::new();
+                    collect_strings(value, &mut texts);
+                    texts.into_iter().for_each(|text| push(Speaker::Operator, Cow::Borrowed(text)));
+                }
+                _ => written_field(name, value, &mut |text| push(Speaker::User, text)),
             }
         }
         fields
@@ -214,11 +227,11 @@ impl ChatRequest {
     pub fn user_request(&self) -> String {
         let start = self.turn_start();
         let texts = self.texts();
-        let user = |field: &&TextField<'_>| field.speaker == Speaker::User;
+        let user = |field: &&TextField<'_>| field.speaker == Speaker::User && field.message.is_some();
         let current: Vec<&str> = texts
             .iter()
             .filter(user)
-            .filter(|field| field.message.is_some_and(|position| position >= start))
+            .filter(|field| field.is_since(start))
             .map(|field| field.text.as_ref())
             .collect();
         if current.is_empty() {
@@ -266,123 +279,6 @@ impl ChatRequest {
 
     fn flag(&self, name: &str) -> bool {
         self.body.field(name).and_then(Value::as_bool).unwrap_or(false)
-    }
-}
-
-/// Hands on the texts of one message.
-fn message_texts<'a>(message: &'a Value, mut push: impl FnMut(Cow<'a, str>)) {
-    match message.field("content") {
-        Some(Value::String(text)) => push(Cow::Borrowed(text.as_str())),
-        Some(other) => written_strings(other, &mut push),
-        None => {}
-    }
-    let reasoning = message.field("reasoning_content").and_then(Value::as_str).unwrap_or_default();
-    for (name, value) in message.as_object().into_iter().flatten() {
-        match name.as_str() {
-            "content" | "tool_calls" | "function_call" => {}
-            // The words of Anthropic's thinking stand there once more.
-            "thinking_blocks" => written_strings(value, &mut |text: Cow<'a, str>| {
-                if !reasoning.contains(&*text) {
-                    push(text);
-                }
-            }),
-            _ => written_field(name, value, &mut push),
-        }
-    }
-    let calls = message.field("tool_calls").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    calls.iter().for_each(|call| push(Cow::Owned(tool_call_text(call))));
-    if let Some(call) = message.field("function_call").and_then(function_text) {
-        push(Cow::Owned(call));
-    }
-}
-
-/// Fields of a message and its parts that hold what somebody wrote, even if it is one word.
-const WRITTEN: [&str; 5] = ["text", "refusal", "reasoning_content", "reasoning", "filename"];
-
-/// Hands on the strings of a value that are words: an upstream may make a prompt of any of them.
-fn written_strings<'a>(value: &'a Value, push: &mut impl FnMut(Cow<'a, str>)) {
-    match value {
-        Value::Object(object) => object.iter().for_each(|(name, inner)| written_field(name, inner, push)),
-        Value::Array(items) => items.iter().for_each(|inner| written_strings(inner, push)),
-        Value::String(text) if has_words(text) => push(Cow::Borrowed(text)),
-        _ => {}
-    }
-}
-
-/// Whether a string has words. Names, addresses and encoded data have no blanks, or long lines between them.
-fn has_words(text: &str) -> bool {
-    let words = || text.split_whitespace().take(8);
-    words().count() > 1 && words().any(|word| word.len() < 40)
-}
-
-fn written_field<'a>(name: &str, value: &'a Value, push: &mut impl FnMut(Cow<'a, str>)) {
-    match value {
-        Value::String(text) if WRITTEN.contains(&name) => push(Cow::Borrowed(text)),
-        other => written_strings(other, push),
-    }
-}
-
-/// A tool call as one text: its name, and the strings inside its arguments with escapes undone, so
-/// that a rule reads what the tool would get. Arguments that parsers may read differently are read as they are
-/// written. A call of a form waltz does not know is read string by string.
-pub(super) fn tool_call_text(call: &Value) -> String {
-    if let Some(text) = call.field("function").and_then(function_text) {
-        return text;
-    }
-    if let Some(custom) = call.field("custom")
-        && let (Some(name), Some(input)) =
-            (custom.field("name").and_then(Value::as_str), custom.field("input").and_then(Value::as_str))
-    {
-        return format!("{name}: {input}");
-    }
-    let mut strings = Vec::new();
-    collect_pairs(None, call, &mut strings);
-    strings.join("; ")
-}
-
-fn function_text(function: &Value) -> Option<String> {
-    let name = function.field("name").and_then(Value::as_str).unwrap_or_default();
-    let parsed;
-    let arguments = match function.field("arguments") {
-        None | Some(Value::Null) => return Some(format!("{name}: ")),
-        Some(Value::String(text)) => match json::parse(text.as_bytes()) {
-            Ok(value) => {
-                parsed = value;
-                &parsed
-            }
-            Err(_) => return Some(format!("{name}: {text}")),
-        },
-        // Some upstreams send the arguments as an object.
-        Some(other) => other,
-    };
-    let mut strings = Vec::new();
-    collect_pairs(None, arguments, &mut strings);
-    Some(format!("{name}: {}", strings.join("; ")))
-}
-
-/// Every string of a value with the name it stands under. A name without a value is a string as well.
-fn collect_pairs(key: Option<&str>, value: &Value, out: &mut Vec<String>) {
-    match value {
-        Value::Object(object) if !object.is_empty() => {
-            object.iter().for_each(|(name, inner)| collect_pairs(Some(name), inner, out));
-        }
-        Value::Array(items) if !items.is_empty() => {
-            // The name goes with the first item: told with each of a million, it would fill the memory.
-            let names = std::iter::once(key).chain(std::iter::repeat(None));
-            items.iter().zip(names).for_each(|(inner, key)| collect_pairs(key, inner, out));
-        }
-        Value::String(text) => out.push(key.map_or_else(|| text.clone(), |key| format!("{key} {text}"))),
-        Value::Object(_) | Value::Array(_) | Value::Null => out.extend(key.map(str::to_owned)),
-        other => out.push(key.map_or_else(|| other.to_string(), |key| format!("{key} {other}"))),
-    }
-}
-
-fn collect_strings<'a>(value: &'a Value, out: &mut Vec<&'a str>) {
-    match value {
-        Value::Object(object) => object.values().for_each(|inner| collect_strings(inner, out)),
-        Value::Array(items) => items.iter().for_each(|inner| collect_strings(inner, out)),
-        Value::String(text) => out.push(text),
-        _ => {}
     }
 }
 

@@ -11,7 +11,15 @@ use crate::json::Fields as _;
 #[derive(Debug, Default)]
 pub struct StreamAssembler {
     head: Map<String, Value>,
-    choices: BTreeMap<u32, Choice>,
+    choices: BTreeMap<u32, Growing>,
+}
+
+/// A choice of which more may come.
+#[derive(Debug, Default)]
+struct Growing {
+    choice: Choice,
+    /// Where the calls stand in the message, by the numbers that they bear.
+    calls: BTreeMap<u64, usize>,
 }
 
 impl StreamAssembler {
@@ -25,9 +33,18 @@ impl StreamAssembler {
         }
         let items = chunk.field("choices").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         items.iter().filter_map(Value::as_object).all(|item| {
-            let ended = self.choices.get(&index_of(item).unwrap_or(0)).is_some_and(Choice::has_ended);
+            let ended = self.choices.get(&index_of(item).unwrap_or(0)).is_some_and(Growing::has_ended);
             let adds = |name: &str| item.field(name).is_some_and(|value| !is_blank(value));
             !ended || !(adds("delta") || adds("finish_reason"))
+        })
+    }
+
+    /// Whether the fields around the choices of a chunk say what those of the stream said so far: one that changes them
+    /// could spell a text in them, word by word.
+    pub fn keeps_head(&self, chunk: &Map<String, Value>) -> bool {
+        chunk.iter().filter(|(name, _)| *name != "usage").all(|(name, value)| {
+            let held = self.head.field(name);
+            held.is_none_or(|held| value == held || value.is_number() || is_blank(value) || is_blank(held))
         })
     }
 
@@ -42,27 +59,30 @@ impl StreamAssembler {
                     _ => return Err(AnswerError::Missing("choices")),
                 },
                 "obfuscation" => {}
-                // Some upstreams know their id only after a chunk or two.
-                "id" if id_of(&self.head).is_none() => {
-                    self.head.insert(name, value);
-                }
-                // The first chunk wins, so that a stream cannot change its identity; usage comes last.
+                // Usage comes last, and counts all.
                 "usage" => {
                     if !value.is_null() {
                         self.head.insert(name, value);
                     }
                 }
+                // The first one wins, so that a stream cannot change its identity. Some upstreams know theirs only after a
+                // chunk or two.
                 _ => {
-                    self.head.entry(name).or_insert(value);
+                    let held = self.head.entry(name).or_insert(Value::Null);
+                    if is_blank(held) {
+                        *held = value;
+                    }
                 }
             }
         }
         for item in items {
             let Value::Object(mut item) = item else { return Err(AnswerError::Missing("choices")) };
             let index = index_of(&item).unwrap_or(0);
-            let choice = self.choices.entry(index).or_insert_with(|| Choice { index, ..Choice::default() });
+            let growing = self.choices.entry(index).or_default();
+            let Growing { choice, calls } = growing;
+            choice.index = index;
             match item.shift_remove("delta") {
-                Some(Value::Object(delta)) => merge_delta(&mut choice.message, delta)?,
+                Some(Value::Object(delta)) => merge_delta(&mut choice.message, delta, calls)?,
                 None | Some(Value::Null) => {}
                 Some(_) => return Err(AnswerError::Missing("choices[].delta")),
             }
@@ -82,7 +102,7 @@ impl StreamAssembler {
 
     /// Whether every choice that began has ended.
     pub fn is_finished(&self) -> bool {
-        !self.choices.is_empty() && self.choices.values().all(Choice::has_ended)
+        !self.choices.is_empty() && self.choices.values().all(Growing::has_ended)
     }
 
     /// The whole answer.
@@ -91,7 +111,7 @@ impl StreamAssembler {
             return Err(AnswerError::Missing("choices"));
         }
         self.head.insert("object".to_owned(), json!("chat.completion"));
-        let mut choices: Vec<Choice> = self.choices.into_values().collect();
+        let mut choices: Vec<Choice> = self.choices.into_values().map(|growing| growing.choice).collect();
         for call in choices
             .iter_mut()
             .filter_map(|choice| choice.message.get_mut("tool_calls")?.as_array_mut())
@@ -102,6 +122,12 @@ impl StreamAssembler {
             }
         }
         Ok(Answer { head: self.head, choices })
+    }
+}
+
+impl Growing {
+    fn has_ended(&self) -> bool {
+        self.choice.has_ended()
     }
 }
 
@@ -120,7 +146,11 @@ fn is_blank(value: &Value) -> bool {
     }
 }
 
-fn merge_delta(message: &mut Map<String, Value>, delta: Map<String, Value>) -> Result<(), AnswerError> {
+fn merge_delta(
+    message: &mut Map<String, Value>,
+    delta: Map<String, Value>,
+    places: &mut BTreeMap<u64, usize>,
+) -> Result<(), AnswerError> {
     for (name, value) in delta {
         match (name.as_str(), value) {
             ("role", Value::String(role)) => {
@@ -131,7 +161,7 @@ fn merge_delta(message: &mut Map<String, Value>, delta: Map<String, Value>) -> R
                 if held.is_null() {
                     *held = json!([]);
                 }
-                calls.into_iter().for_each(|call| merge_tool_call(held, call));
+                calls.into_iter().for_each(|call| merge_tool_call(held, call, places));
             }
             (_, value) => merge_field(message, name, value)?,
         }
@@ -159,14 +189,16 @@ fn merge_field(fields: &mut Map<String, Value>, name: String, value: Value) -> R
 }
 
 /// Adds a fragment to the call of the same index.
-fn merge_tool_call(held: &mut Value, call: Value) {
+fn merge_tool_call(held: &mut Value, call: Value, places: &mut BTreeMap<u64, usize>) {
     let (Value::Array(calls), Value::Object(fragment)) = (held, call) else { return };
-    let index = fragment.field("index").cloned();
-    let known =
-        index.as_ref().and_then(|index| calls.iter().position(|call| call.field("index") == Some(index)));
+    let index = fragment.field("index").and_then(Value::as_u64);
+    let known = index.and_then(|index| places.get(&index).copied()).and_then(|place| calls.get_mut(place));
     match known {
-        Some(position) => merge_fields(&mut calls[position], fragment),
-        None => calls.push(Value::Object(fragment)),
+        Some(call) => merge_fields(call, fragment),
+        None => {
+            places.extend(index.map(|index| (index, calls.len())));
+            calls.push(Value::Object(fragment));
+        }
     }
 }
 

@@ -26,9 +26,10 @@ use waltz_store::BoardKey;
 use crate::admin::{Act, Add, Decide, Desk, Error, Judgement, KnownAgent, Start};
 use crate::api::body;
 use crate::api::outcomes::unavailable;
+use crate::intake::read_body;
 use crate::live::{Gateway, Live, Version};
 use crate::receive::checked_word;
-use crate::router::{Admitted, Named, read_body};
+use crate::router::{Admitted, Named};
 use crate::{reply, variants};
 
 type Shared = State<Arc<Gateway>>;

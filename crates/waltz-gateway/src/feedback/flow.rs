@@ -8,9 +8,9 @@
 use serde_json::{Map, Value};
 use waltz_coach::judge::THRESHOLD;
 use waltz_exchange::Verdict;
-use waltz_exchange::openai::answer::{FINISH_REASONS, KNOWN_HEAD};
+use waltz_exchange::openai::answer::{FINISH_REASONS, KNOWN_HEAD, head_words};
 use waltz_exchange::sse::Event;
-use waltz_screen::{Pace, Window};
+use waltz_screen::{Due, Pace, Window};
 
 /// How a draft is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,9 +89,8 @@ impl Part {
     /// Reads a chunk.
     pub fn of(chunk: &Map<String, Value>) -> Self {
         let choices = chunk.get("choices").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        let known_head = chunk.iter().all(|(name, value)| {
-            name == "choices" || (KNOWN_HEAD.contains(&name.as_str()) && !has_blank(value))
-        });
+        let known_head = chunk.keys().all(|name| name == "choices" || KNOWN_HEAD.contains(&name.as_str()))
+            && head_words(chunk).is_empty();
         let finishes =
             choices.iter().any(|choice| choice.get("finish_reason").is_some_and(|reason| !reason.is_null()));
         let mut part = Self { text: String::new(), plain: known_head, is_end: choices.is_empty(), finishes };
@@ -124,18 +123,6 @@ impl Part {
             }
         }
         plain
-    }
-}
-
-/// Whether a value holds a text with blanks, which no identifier has.
-fn has_blank(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.contains(char::is_whitespace),
-        Value::Array(items) => items.iter().any(has_blank),
-        Value::Object(fields) => {
-            fields.iter().any(|(name, inner)| name.contains(char::is_whitespace) || has_blank(inner))
-        }
-        _ => false,
     }
 }
 
@@ -174,12 +161,12 @@ impl Flow {
         self.held.push(event);
         let due = self.window.push(&part.text);
         match self.release {
-            Release::Windows(_) if !part.plain => {
+            Release::Windows(_) if !part.plain || due == Due::Never => {
                 self.release = Release::Whole;
                 Next::Wait
             }
             // The last window waits for the look back over the whole, and its end for the last verdict.
-            Release::Windows(_) if due && !part.finishes => Next::Judge,
+            Release::Windows(_) if due == Due::Now && !part.finishes => Next::Judge,
             _ => Next::Wait,
         }
     }

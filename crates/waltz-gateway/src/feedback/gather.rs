@@ -77,7 +77,8 @@ pub(super) async fn gather(
                     continue;
                 }
             }
-            let part = Part::of(&chunk);
+            let mut part = Part::of(&chunk);
+            part.plain &= assembler.keeps_head(&chunk);
             assembler.push(chunk).map_err(|error| unusable(windows, error.to_string()))?;
             match flow.push(event, &part) {
                 Next::Wait => {}

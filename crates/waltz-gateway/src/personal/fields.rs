@@ -2,28 +2,30 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use waltz_exchange::json;
-use waltz_screen::{Around, Vault};
+use waltz_screen::{Around, Vault, find_pii};
 
 use super::{Changes, around};
 
-/// Fields that are names and data, not words: changed, they would mean something else or nothing.
-const NO_WORDS: [&str; 13] = [
+/// Fields that must stay as they are: changed, they would name something else or nothing.
+const NO_WORDS: [&str; 11] = [
     "model",
     "role",
     "type",
     "id",
     "tool_call_id",
     "tool_use_id",
-    "name",
     "url",
-    "data",
-    "file_data",
     "file_id",
     "signature",
     "format",
+    // Tokens of the text, which go when it changes.
+    "logprobs",
 ];
+
+/// No key, number or address that anybody could know for one is a longer run of base64's signs.
+const ENCODED: usize = 256;
 
 /// Whether the strings of a field are words.
 fn has_words(name: &str, value: &Value) -> bool {
@@ -33,11 +35,18 @@ fn has_words(name: &str, value: &Value) -> bool {
     !signed && !NO_WORDS.contains(&name) && !value.as_str().is_some_and(is_encoded)
 }
 
-/// Whether a text is an address that holds its data itself, in base64: nobody reads words in it.
+/// Whether a text is nothing but data in base64, by itself or in an address: nobody reads words in it.
 fn is_encoded(text: &str) -> bool {
     let is_code = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=-_\r\n".contains(&byte);
-    let data = text.strip_prefix("data:").and_then(|address| address.split_once(";base64,"));
-    data.is_some_and(|(kind, data)| !kind.contains(['@', ' ']) && data.bytes().all(is_code))
+    match text.strip_prefix("data:").and_then(|address| address.split_once(";base64,")) {
+        Some((kind, data)) => !kind.contains(['@', ' ']) && data.bytes().all(is_code),
+        None => text.len() > ENCODED && text.bytes().all(is_code),
+    }
+}
+
+/// Whether the name of a field may hold anything personal. Hardly any does.
+fn may_be_personal(name: &str) -> bool {
+    !name.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_')
 }
 
 /// Calls `visit_text` with every text of a value. `is_json` says that the field `content` is a text in JSON;
@@ -52,11 +61,19 @@ pub(super) fn visit(name: &str, value: &Value, is_json: bool, visit_text: &mut d
             None => visit_text(text),
         },
         Value::Array(items) => items.iter().for_each(|item| visit(name, item, is_json, visit_text)),
-        Value::Object(fields) => {
-            fields.iter().for_each(|(name, inner)| visit(name, inner, is_json, visit_text))
-        }
+        Value::Object(fields) => visit_fields(fields, is_json, visit_text),
         _ => {}
     }
+}
+
+/// Calls `visit_text` with every text of an object, and with names of its fields.
+pub(super) fn visit_fields(fields: &Map<String, Value>, is_json: bool, visit_text: &mut dyn FnMut(&str)) {
+    visit_names(fields, visit_text);
+    fields.iter().for_each(|(name, inner)| visit(name, inner, is_json, visit_text));
+}
+
+fn visit_names(fields: &Map<String, Value>, visit_text: &mut dyn FnMut(&str)) {
+    fields.keys().filter(|name| may_be_personal(name)).for_each(|name| visit_text(name));
 }
 
 fn visit_data(name: &str, value: &Value, visit_text: &mut dyn FnMut(&str)) {
@@ -64,7 +81,10 @@ fn visit_data(name: &str, value: &Value, visit_text: &mut dyn FnMut(&str)) {
         Value::String(text) => visit_text(&labelled(name, text)),
         Value::Number(number) => visit_text(&labelled(name, &number.to_string())),
         Value::Array(items) => items.iter().for_each(|item| visit_data(name, item, visit_text)),
-        Value::Object(fields) => fields.iter().for_each(|(name, inner)| visit_data(name, inner, visit_text)),
+        Value::Object(fields) => {
+            visit_names(fields, visit_text);
+            fields.iter().for_each(|(name, inner)| visit_data(name, inner, visit_text));
+        }
         _ => {}
     }
 }
@@ -85,11 +105,38 @@ pub(super) fn rewrite(name: &str, value: &mut Value, is_json: bool, changes: &mu
         Value::Array(items) => {
             items.iter_mut().fold(false, |any, item| rewrite(name, item, is_json, changes) | any)
         }
-        Value::Object(fields) => {
-            fields.iter_mut().fold(false, |any, (name, inner)| rewrite(name, inner, is_json, changes) | any)
-        }
+        Value::Object(fields) => rewrite_fields(fields, is_json, changes),
         _ => false,
     }
+}
+
+/// Rewrites every text of an object, and names of its fields. Returns whether any changed.
+pub(super) fn rewrite_fields(
+    fields: &mut Map<String, Value>,
+    is_json: bool,
+    changes: &mut Changes<'_>,
+) -> bool {
+    let any = rewrite_names(fields, changes);
+    fields.iter_mut().fold(any, |any, (name, inner)| rewrite(name, inner, is_json, changes) | any)
+}
+
+/// Rewrites the names of an object's fields. Returns whether any changed.
+fn rewrite_names(fields: &mut Map<String, Value>, changes: &mut Changes<'_>) -> bool {
+    let mut changed = false;
+    if fields.keys().any(|name| may_be_personal(name)) {
+        for (name, value) in std::mem::take(fields) {
+            let other =
+                Some(&name).filter(|name| may_be_personal(name)).and_then(|name| owned(changes.text(name)));
+            changed |= other.is_some();
+            let mut name = other.unwrap_or(name);
+            // Two addresses may have one mask, and neither value may be lost.
+            while fields.contains_key(&name) {
+                name.push('_');
+            }
+            fields.insert(name, value);
+        }
+    }
+    changed
 }
 
 /// Rewrites data: every string and number with the name it stands under, which says what it is.
@@ -101,9 +148,10 @@ fn rewrite_data(name: &str, value: &mut Value, changes: &mut Changes<'_>) -> boo
             return items.iter_mut().fold(false, |any, item| rewrite_data(name, item, changes) | any);
         }
         Value::Object(fields) => {
+            let any = rewrite_names(fields, changes);
             return fields
                 .iter_mut()
-                .fold(false, |any, (name, inner)| rewrite_data(name, inner, changes) | any);
+                .fold(any, |any, (name, inner)| rewrite_data(name, inner, changes) | any);
         }
         _ => return false,
     };
@@ -133,6 +181,10 @@ pub(super) fn restored(name: &str, value: &mut Value, vault: &Vault, is_json: bo
 
 /// A text of data with what it is called before it: `card number: 4111 1111 1111 1111`.
 fn labelled(name: &str, text: &str) -> String {
+    // A name that is personal itself is looked at by itself.
+    if may_be_personal(name) && !find_pii(name).is_empty() {
+        return text.to_owned();
+    }
     format!("{}: {text}", name.replace(['_', '-'], " "))
 }
 

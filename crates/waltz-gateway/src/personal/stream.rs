@@ -63,7 +63,7 @@ impl Restoring {
 
     fn pass(&mut self, name: &str, value: &mut Value, path: &mut Path) {
         match value {
-            Value::String(text) if !matches!(name, "role" | "type" | "id" | "name") => {
+            Value::String(text) if !matches!(name, "role" | "type" | "id") => {
                 let around = around(name, self.is_json);
                 let restorer = self.texts.entry(path.clone()).or_default();
                 *text = restorer.push(&self.vault, text, around);

@@ -120,27 +120,79 @@ fn what_only_looks_like_data_or_signed_is_treated() {
 }
 
 #[test]
+fn names_data_and_keys_are_looked_at() {
+    let masks = policy(Action::Mask, Action::Mask);
+    let arguments =
+        json!({"jane@example.org": "x", "joe@example.org": {"a1": "y"}, "name": "ann@example.org"})
+            .to_string();
+    let (sent, treated) = applied(
+        json!({"messages": [
+            {"role": "user", "name": "jane@example.org", "content": [{"type": "document", "source": {"data": "jane@example.org"}}]},
+            {"role": "assistant", "tool_calls": [{"function": {"name": "send", "arguments": arguments}}]},
+        ], "metadata": {"jane@example.org": "x"}}),
+        &masks,
+    );
+    assert!(!sent.to_string().contains("example.org"), "{sent}");
+    assert_eq!(treated.counts["email"], 6);
+    let arguments = sent["messages"][1]["tool_calls"][0]["function"]["arguments"].as_str().unwrap();
+    let arguments: Value = serde_json::from_str(arguments).unwrap();
+    assert_eq!(
+        arguments,
+        json!({"[EMAIL]": "x", "[EMAIL]_": {"a1": "y"}, "name": "[EMAIL]"}),
+        "no value is lost"
+    );
+    let image = format!("{}+/8=", "iVBORw0KGgo4111111111111111AAA".repeat(20));
+    let value = json!({"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_data": image, "name": "a.png"}}]}]});
+    assert_eq!(applied(value.clone(), &masks).0, value, "data stays");
+}
+
+fn answer(message: Value) -> Answer {
+    let rest = body(json!({"logprobs": {"content": []}}));
+    Answer { head: Map::new(), choices: vec![Choice { message: body(message), rest, ..Choice::default() }] }
+}
+
+#[test]
 fn answers_are_treated_in_text_json_and_tool_calls() {
-    let choice = |message: Value| Choice {
-        message: body(message),
-        rest: body(json!({"logprobs": {"content": []}})),
-        ..Choice::default()
-    };
     let masks = policy(Action::Allow, Action::Mask);
-    let mut text = choice(json!({"role": "assistant", "content": "card 4111 1111 1111 1111"}));
-    let treated = treat_choice(&mut text, &masks, false, true);
+    let mut text = answer(json!({"role": "assistant", "content": "card 4111 1111 1111 1111"}));
+    let treated = treat_choice(&mut text, 0, &masks, false, true);
     assert!(treated.changed && !treated.refused);
-    assert_eq!(text.text(), "card [CARD]");
-    assert!(text.rest["logprobs"].is_null());
+    assert_eq!(text.choices[0].text(), "card [CARD]");
+    assert!(text.choices[0].rest["logprobs"].is_null());
     let mut structured =
-        choice(json!({"role": "assistant", "content": "{\"card\":4111111111111111,\"n\":1}"}));
-    assert!(treat_choice(&mut structured, &masks, true, true).changed);
-    assert_eq!(structured.message["content"], "{\"card\":\"[CARD]\",\"n\":1}");
-    let mut sent = choice(json!({"role": "assistant", "content": "card 4111 1111 1111 1111"}));
-    let treated = treat_choice(&mut sent, &masks, false, false);
-    assert!(!treated.changed && treated.counts.len() == 1 && sent.text().contains("4111"));
+        answer(json!({"role": "assistant", "content": "{\"card\":4111111111111111,\"n\":1}"}));
+    assert!(treat_choice(&mut structured, 0, &masks, true, true).changed);
+    assert_eq!(structured.choices[0].message["content"], "{\"card\":\"[CARD]\",\"n\":1}");
+    let mut sent = answer(json!({"role": "assistant", "content": "card 4111 1111 1111 1111"}));
+    let treated = treat_choice(&mut sent, 0, &masks, false, false);
+    assert!(!treated.changed && treated.counts.len() == 1 && sent.choices[0].text().contains("4111"));
     let refuses = policy(Action::Allow, Action::Refuse);
-    assert!(treat_choice(&mut sent, &refuses, false, true).refused);
+    assert!(treat_choice(&mut sent, 0, &refuses, false, true).refused);
+}
+
+#[test]
+fn every_field_of_an_answer_is_treated() {
+    let masks = policy(Action::Allow, Action::Mask);
+    let fine = json!({"role": "assistant", "content": "Fine."});
+    for place in ["message", "rest", "head"] {
+        for field in [
+            json!({"citations": ["jane@example.org"]}),
+            json!({"extra": {"jane@example.org": {"data": "x"}}}),
+            json!({"extra": {"name": "jane@example.org"}}),
+            json!({"jane@example.org": 1}),
+        ] {
+            let mut whole = answer(fine.clone());
+            let part = match place {
+                "message" => &mut whole.choices[0].message,
+                "rest" => &mut whole.choices[0].rest,
+                _ => &mut whole.head,
+            };
+            part.extend(body(field.clone()));
+            let treated = treat_choice(&mut whole, 0, &masks, false, true);
+            assert!(treated.changed && treated.counts["email"] == 1, "{place} {field}");
+            assert!(!whole.to_json().to_string().contains("example.org"), "{place} {field}");
+        }
+    }
 }
 
 /// The texts of a stream as a client puts them together.

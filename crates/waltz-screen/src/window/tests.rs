@@ -33,11 +33,16 @@ fn is_harmful(text: &str) -> bool {
 fn released_before_harm(pieces: &[&str], pace: Pace) -> Option<String> {
     let mut window = Window::new(pace);
     for piece in pieces {
-        if window.push(piece) {
-            if is_harmful(&window.judged()) {
-                return Some(window.released().to_owned());
+        match window.push(piece) {
+            Due::Later => {}
+            // The rest is read as a whole.
+            Due::Never => return is_harmful(&pieces.concat()).then(|| window.released().to_owned()),
+            Due::Now => {
+                if is_harmful(&window.judged()) {
+                    return Some(window.released().to_owned());
+                }
+                window.release();
             }
-            window.release();
         }
     }
     None
@@ -90,7 +95,7 @@ fn windows(pieces: &[&str], pace: Pace) -> Vec<String> {
     let mut window = Window::new(pace);
     let mut released = Vec::new();
     for piece in pieces {
-        if window.push(piece) {
+        if window.push(piece) == Due::Now {
             let before = window.released().len();
             window.release();
             released.push(window.released()[before..].to_owned());
@@ -158,12 +163,43 @@ fn long_runs_that_are_no_secret_flow() {
 }
 
 #[test]
-fn a_run_without_end_is_not_held_without_end() {
-    let text = format!("sk-{}", "a".repeat(40_000));
-    let pieces = pieces_of(&text, 12);
-    let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
-    let longest = windows(&pieces, Pace::Sentence).iter().map(String::len).max();
-    assert!(longest.is_some_and(|longest| longest < MAX_KEY_BYTES + 12), "{longest:?}");
+fn words_of_any_length_do_not_part_a_term() {
+    let long = [
+        "a".repeat(3_000),
+        vec!["b".repeat(900); 6].join(" "),
+        vec!["c".repeat(60); 7].join(" "),
+        "d'".repeat(1_500) + "d",
+        "e\u{200b}".repeat(2_500),
+        "f ".repeat(2_000),
+        "g\u{301}\u{301}\u{301}\u{301}".repeat(9_000),
+    ];
+    for word in long {
+        let text = format!("{GOOD}I will {word} kill you and your family. {}", GOOD.repeat(4));
+        let harmful = is_harmful(&text);
+        for letters in [1, 12, 100] {
+            let pieces = pieces_of(&text, letters);
+            let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
+            let released = released_before_harm(&pieces, Pace::Sentence);
+            let family = released.as_ref().is_none_or(|released| released.contains("family"));
+            assert_eq!(harmful, !family, "{} {letters}", &word[..4]);
+        }
+    }
+}
+
+#[test]
+fn a_secret_of_any_length_is_not_let_go_in_pieces() {
+    for secret in
+        [format!("sk-{}1", "a".repeat(40_000)), format!("eyJ{0}.eyJ{0}.{0}", "aG9Vx3Zk".repeat(2_000))]
+    {
+        let text = format!("{GOOD}Here it is: {secret} {GOOD}");
+        for letters in [1, 12, 5_000] {
+            let pieces = pieces_of(&text, letters);
+            let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
+            let released = released_before_harm(&pieces, Pace::Sentence);
+            let before = text.find(&secret).unwrap();
+            assert!(released.is_some_and(|released| released.len() <= before), "{letters}");
+        }
+    }
 }
 
 proptest! {

@@ -87,6 +87,15 @@ pub(super) async fn back_up(pool: &SqlitePool, version: i64) -> Result<(), Error
     Ok(())
 }
 
+/// Frees the pages that a check and a migration have read: whoever writes next needs others.
+pub(super) async fn forget_pages(pool: &SqlitePool) -> Result<(), Error> {
+    sqlx::query("PRAGMA shrink_memory")
+        .execute(pool)
+        .await
+        .map(|_| ())
+        .map_err(Error::database("free the pages of the start"))
+}
+
 /// Moves the write-ahead log into the database file.
 pub(super) async fn checkpoint(pool: &SqlitePool) -> Result<(), Error> {
     sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)")

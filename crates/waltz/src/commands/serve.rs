@@ -93,6 +93,7 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     let mut hangup = signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?;
+    hand_back_memory();
     note(&format!("waltz is listening on http://{address}/v1 (data in {})", data_dir.display()));
     gateway.tasks.spawn(watch_files(Arc::clone(&gateway), sources, (stamped, switch, opening), address));
     let stopping = Arc::clone(&gateway);
@@ -118,6 +119,17 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
         });
     }
     Ok(())
+}
+
+/// Gives the system back what a configuration needed while it was built: the allocator would keep it, and it is about as
+/// much as all that stays in use.
+#[cfg_attr(target_env = "gnu", expect(unsafe_code, reason = "the allocator's own call has no safe form"))]
+fn hand_back_memory() {
+    // SAFETY: it releases pages that hold no allocation, and takes the allocator's own locks.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
 /// Whether SIGHUP stops the gateway. It does where a terminal was closed; a service is told by it to read its files
@@ -276,6 +288,7 @@ async fn watch_files(
                 gateway.live.store(Arc::new(built.live));
                 warm(&gateway, load(&sources).raw.judge.neural == raw::Neural::On);
                 gateway.outdated.store(false, Ordering::Relaxed);
+                hand_back_memory();
                 note("configuration reloaded");
                 switch.resume(&gateway, &sources);
                 switch.write(&gateway).await;

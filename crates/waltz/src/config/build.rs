@@ -228,6 +228,7 @@ impl<'a> Check<'a> {
         let heartbeat = self.duration("server.heartbeat_ms", raw.server.heartbeat_ms);
         let patience = self.duration("server.client_timeout_ms", raw.server.client_timeout_ms);
         let header_timeout = self.duration("server.header_timeout_ms", raw.server.header_timeout_ms);
+        let body_timeout = self.duration("server.body_timeout_ms", raw.server.body_timeout_ms);
         let most = raw.server.max_connections_per_peer;
         self.within("server.max_connections_per_peer", u64::from(most), 1, 1_000_000);
         let idempotency = self.idempotency(&raw.idempotency);
@@ -245,6 +246,7 @@ impl<'a> Check<'a> {
             heartbeat,
             patience,
             header_timeout,
+            body_timeout,
             max_connections_per_peer: most as usize,
             policy,
             failure: FailurePolicy {

@@ -87,6 +87,8 @@ pub(crate) struct Server {
     pub(crate) client_timeout_ms: u64,
     /// How long a client may take to send the headers of a request; also how long an idle connection is kept.
     pub(crate) header_timeout_ms: u64,
+    /// How long a client may take to send the whole body of a request.
+    pub(crate) body_timeout_ms: u64,
     /// Connections at the same time from one address; a further one is answered with 503 and closed. Raise it
     /// where a proxy in front brings all clients from one address.
     pub(crate) max_connections_per_peer: u32,
@@ -103,6 +105,7 @@ impl Default for Server {
             heartbeat_ms: 10_000,
             client_timeout_ms: 30_000,
             header_timeout_ms: 15_000,
+            body_timeout_ms: 60_000,
             max_connections_per_peer: 512,
             drain_timeout_ms: 30_000,
         }

@@ -171,20 +171,104 @@ async fn no_field_of_an_answer_hides_from_the_judge() {
         (json!({"index": 0, "message": plain, "text": HARM, "finish_reason": "stop"}), json!({})),
         (json!({"index": 0, "message": plain, "finish_reason": HARM}), json!({})),
         (with("content", json!("Fine.")), json!({"citations": [HARM], "output_text": HARM})),
+        (with(HARM, json!(1)), json!({})),
+        (with("content", json!("Fine.")), json!({"system_fingerprint": HARM})),
+        (with("content", json!("Fine.")), json!({"service_tier": HARM})),
+        (with("content", json!("Fine.")), json!({"id": HARM})),
+        (with("content", json!("Fine.")), json!({"model": HARM})),
+        (
+            with("content", json!("Fine.")),
+            json!({"usage": {"prompt_tokens": 1, "completion_tokens": 1, "note": HARM}}),
+        ),
+        (with("content", json!("Fine.")), json!({"usage": {HARM: 1}})),
+        (with("content", json!("Fine.")), json!({"extra": [{HARM: 1}]})),
+        (
+            json!({"index": 0, "message": plain, "logprobs": {"content": tokens(HARM)}, "finish_reason": "stop"}),
+            json!({}),
+        ),
     ];
     for (choice, head) in cases {
-        let gateway = Gateway::over(&Mock::start(&completion(choice.clone(), head)), "");
+        let gateway = Gateway::over(&Mock::start(&completion(choice.clone(), head.clone())), "");
         let reply = gateway.ask("Tell me something").await;
         assert!(matches!(reply.status, 200 | 502), "{}", reply.text);
-        assert!(!reply.text.contains("assemble the bomb"), "{choice}: {}", reply.text);
+        assert!(!reply.text.contains("bomb"), "{choice} {head}: {}", reply.text);
         assert!(!gateway.log_text().contains("assemble the bomb"), "{choice}");
+        let asked = json!({"model": "mock", "max_tokens": 100, "messages": [{"role": "user", "content": "Tell me something"}]});
+        let reply = gateway.post("/v1/messages", asked.to_string(), &[]).await;
+        assert!(!reply.text.contains("bomb"), "{choice} {head}: {}", reply.text);
     }
     // The same text in many fields: what replaces it leaves none behind.
-    let everywhere = json!({"index": 0, "message": {"role": "assistant", "content": HARM, "thinking": HARM, "x": [HARM]}, "finish_reason": "stop"});
-    let script = completion(everywhere, json!({"head": HARM})).replace("A safe way.", HARM);
-    let reply = Gateway::over(&Mock::start(&script), "").ask("Tell me something").await;
-    assert_eq!(reply.header("x-waltz-decision"), "refused");
-    assert!(!reply.text.contains("assemble the bomb"), "{}", reply.text);
+    let everywhere = json!({"index": 0, "message": {"role": "assistant", "content": HARM, "thinking": HARM, "x": [HARM], HARM: 1},
+        "finish_reason": "stop", "logprobs": {"content": tokens(HARM)}});
+    let usage =
+        json!({"prompt_tokens": 3, "completion_tokens": 4, "details": {"note": HARM, "cached": 1}, HARM: 1});
+    let head =
+        json!({"head": HARM, "system_fingerprint": HARM, "service_tier": "default", "usage": usage, HARM: 1});
+    for (revised, decision) in [(HARM, "refused"), ("A safe way.", "coached")] {
+        let script = completion(everywhere.clone(), head.clone()).replace("A safe way.", revised);
+        let reply = Gateway::over(&Mock::start(&script), "").ask("Tell me something").await;
+        assert_eq!(reply.header("x-waltz-decision"), decision);
+        assert!(!reply.text.contains("bomb"), "{}", reply.text);
+        let body = reply.json();
+        assert_eq!(
+            (&body["service_tier"], &body["usage"]["details"]),
+            (&json!("default"), &json!({"cached": 1}))
+        );
+    }
+}
+
+/// Log-probabilities that spell a text.
+fn tokens(text: &str) -> Vec<Value> {
+    text.split_inclusive(' ')
+        .map(|token| json!({"token": token, "logprob": -0.1, "bytes": null, "top_logprobs": []}))
+        .collect()
+}
+
+/// What stands around the choices is read in streams too, in every event, and after good sentences were released.
+#[tokio::test]
+async fn no_field_around_the_choices_of_a_stream_hides_from_the_judge() {
+    let sentence = "A harmless sentence about the old harbour and its many ships. ";
+    let chunk = |choices: Value, more: Value| {
+        let mut chunk = json!({"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices});
+        chunk.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        format!("data: {chunk}\n\n")
+    };
+    let says = |text: &str, more: Value| {
+        chunk(json!([{"index": 0, "delta": {"content": text}, "finish_reason": null}]), more)
+    };
+    let end = chunk(json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]), json!({}));
+    let spelt =
+        HARM.split(' ').map(|word| says(sentence, json!({"system_fingerprint": word}))).collect::<String>();
+    let good = says(&sentence.repeat(3), json!({}));
+    let mut cases = vec![format!("{good}{spelt}{end}"), format!("{spelt}{end}")];
+    for more in [
+        json!({"system_fingerprint": HARM}),
+        json!({"service_tier": HARM}),
+        json!({"provider": {HARM: 1}}),
+        json!({"usage": {"note": HARM}}),
+        json!({"citations": [HARM]}),
+        json!({HARM: true}),
+    ] {
+        cases.push(format!("{good}{}{end}", says(sentence, more.clone())));
+        cases.push(format!("{}{good}{end}", says(sentence, more.clone())));
+        cases.push(format!("{good}{end}{}", chunk(json!([]), more)));
+    }
+    for body in cases {
+        let script = format!(
+            "[[reply]]\nwhen = {{ coached = false }}\nraw = '''{body}data: [DONE]\n\n'''\nheaders = {{ content-type = \"text/event-stream\" }}\n[[reply]]\ntext = \"A safe way.\"\n"
+        );
+        let gateway = Gateway::over(&Mock::start(&script), "");
+        for path in ["/v1/chat/completions", "/v1/messages"] {
+            let asked = json!({"model": "mock", "stream": true, "max_tokens": 100, "stream_options": {"include_usage": true},
+                "messages": [{"role": "user", "content": "Tell me something"}]});
+            let mut asked = asked.clone();
+            if path == "/v1/messages" {
+                asked.as_object_mut().unwrap().remove("stream_options");
+            }
+            let reply = gateway.post(path, asked.to_string(), &[]).await;
+            assert!(!reply.text.contains("bomb"), "{body}: {}", reply.text);
+        }
+    }
 }
 
 fn stream_of(deltas: &[Value]) -> String {

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::harness::{Gateway, Mock};
 
@@ -275,4 +276,36 @@ async fn fault_F18_cl_te_smuggling() {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let seen = mock.requests().await;
     assert_eq!((seen.len(), &seen[count]["body"]), (count + 1, &outer));
+}
+
+/// A body that comes byte by byte is given up as a whole, however short the pauses are.
+#[tokio::test]
+async fn a_body_that_never_ends_is_given_up() {
+    let gateway = Gateway::over(&Mock::start(""), "[server]\nbody_timeout_ms = 600\n");
+    for (path, form) in
+        [("/v1/chat/completions", "\"code\":\"request_timeout\""), ("/v1/messages", "\"type\":\"error\"")]
+    {
+        let address = gateway.url.trim_start_matches("http://");
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let head =
+            format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100000\r\n\r\n{{\"a\":\"");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let began = Instant::now();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"}") {
+            assert!(began.elapsed() < Duration::from_secs(10), "{}", String::from_utf8_lossy(&answer));
+            stream.write_all(b"x").await.ok();
+            let mut block = [0; 4096];
+            let read = tokio::time::timeout(Duration::from_millis(50), stream.read(&mut block)).await;
+            match read {
+                Ok(Ok(0) | Err(_)) => break,
+                Ok(Ok(count)) => answer.extend_from_slice(&block[..count]),
+                Err(_) => {}
+            }
+        }
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        assert!(answer.starts_with("HTTP/1.1 408") && answer.contains(form), "{path}: {answer}");
+        assert!(began.elapsed() >= Duration::from_millis(500), "{path}: {:?}", began.elapsed());
+    }
+    assert_eq!(gateway.ask("hi").await.status, 200, "a body that comes in time is read");
 }

@@ -81,7 +81,12 @@ async fn fault_F38_judge_nonconforming() {
     assert_eq!(gateway.ask("Capital?").await.header("x-waltz-degraded"), "judge_timeout");
     let down = "[[reply]]\nwhen = { judging = true }\nstatus = 500\n[[reply]]\ntext = \"Paris.\"\n";
     let gateway = Gateway::over(&Mock::start(down), &format!("{JUDGED}[retry]\npause_ms = 1\n"));
-    assert_eq!(gateway.ask("Capital?").await.header("x-waltz-degraded"), "judge_unavailable");
+    for _ in 0..3 {
+        assert_eq!(gateway.ask("Capital?").await.header("x-waltz-degraded"), "judge_unavailable");
+    }
+    let said = gateway.says("a call of an upstream failed").await;
+    assert_eq!(said.matches("a call of an upstream failed").count(), 1, "{said}");
+    assert!(!said.contains("feedback model unavailable"), "{said}");
 }
 
 #[tokio::test]

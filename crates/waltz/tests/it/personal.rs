@@ -247,3 +247,28 @@ fn mistakes_of_the_section_are_named() {
         assert!(said.contains(key), "{key}: {said}");
     }
 }
+
+#[tokio::test]
+async fn no_field_of_an_answer_keeps_what_is_to_be_masked() {
+    let call = json!({"id": "c", "type": "function", "function": {"name": "send", "arguments": json!({EMAIL: "x"}).to_string()}});
+    for (message, choice, head) in [
+        (json!({"tool_calls": [call]}), json!({}), json!({})),
+        (json!({"extra": {"name": EMAIL, "data": CARD}}), json!({}), json!({})),
+        (json!({"annotations": [{EMAIL: 1}]}), json!({}), json!({})),
+        (json!({}), json!({"citations": [EMAIL]}), json!({})),
+        (json!({}), json!({}), json!({"citations": [EMAIL], "extra": {CARD: 1}})),
+    ] {
+        let mut body = json!({"id": "x", "object": "chat.completion", "created": 1, "model": "m",
+            "choices": [{"index": 0, "message": {"role": "assistant", "content": "Fine."}, "finish_reason": "stop"}]});
+        body["choices"][0]["message"].as_object_mut().unwrap().extend(message.as_object().unwrap().clone());
+        body["choices"][0].as_object_mut().unwrap().extend(choice.as_object().unwrap().clone());
+        body.as_object_mut().unwrap().extend(head.as_object().unwrap().clone());
+        let script =
+            format!("[[reply]]\nraw = '''{body}'''\nheaders = {{ content-type = \"application/json\" }}\n");
+        let gateway = Gateway::over(&Mock::start(&script), "[pii]\nanswer = \"mask\"\n");
+        let reply = gateway.ask("Tell me something").await;
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        assert!(!holds_value(&reply.text), "{body}: {}", reply.text);
+        assert_eq!(reply.json()["choices"][0]["message"]["content"], "Fine.", "{body}");
+    }
+}

@@ -54,6 +54,8 @@ async fn fault_F56_disk_full_slow_disk() {
             }
         }
         assert_eq!(readiness(&gateway).await["unrecorded"], 5);
+        let said = gateway.says("exchange could not be recorded").await;
+        assert_eq!(said.matches("exchange could not be recorded").count(), 1, "{said}");
         // Counted as it ended for the client, not as it would have.
         let metrics = gateway.get("/metrics", &[]).await.text;
         let sent = if required { 3 } else { 8 };

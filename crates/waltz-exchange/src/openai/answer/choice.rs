@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::words::{collect_field, collect_odd_words, collect_words, spelled};
 use crate::json::Fields as _;
 use crate::openai::request::tool_call_text;
 
@@ -36,15 +37,15 @@ impl Choice {
         for (name, value) in &self.message {
             let read_below = name == "tool_calls" && value.is_array();
             if name != "content" && !read_below {
-                collect_words(name, value, &mut parts);
+                collect_field(name, value, &mut parts);
             }
         }
         self.tool_calls().iter().for_each(|call| collect_odd_words(call, &mut parts));
-        for (name, value) in &self.rest {
-            if name != "logprobs" {
-                collect_words(name, value, &mut parts);
-            }
+        for (name, value) in self.rest.iter().filter(|(name, _)| *name != "logprobs") {
+            collect_field(name, value, &mut parts);
         }
+        let spelled = self.rest.field("logprobs").map(|logprobs| spelled(logprobs, &self.message));
+        parts.extend(spelled.iter().flatten().map(String::as_str));
         let acts = self.acts();
         parts.extend((!acts.is_empty()).then_some(acts.as_str()));
         parts.join("\n")
@@ -92,7 +93,7 @@ impl Choice {
             "role" => value == "assistant",
             _ => value.is_null(),
         });
-        let rest = self.rest.iter().all(|(name, value)| name == "logprobs" || value.is_null());
+        let rest = self.rest.iter().all(|(name, value)| name == "index" && value.is_u64() || value.is_null());
         (alone && rest).then(|| self.message.field("content").and_then(Value::as_str)).flatten()
     }
 
@@ -161,35 +162,5 @@ impl Choice {
             }
         }
         deltas
-    }
-}
-
-/// The strings of a value that are words. Identifiers, addresses and encoded data hold no blank; a string
-/// with one is read under whatever name it stands.
-pub(super) fn collect_words<'a>(name: &str, value: &'a Value, words: &mut Vec<&'a str>) {
-    match value {
-        Value::String(text) => {
-            let data = matches!(name, "role" | "type" | "id" | "data" | "url" | "format" | "signature");
-            if !text.is_empty() && (!data || text.contains(char::is_whitespace)) {
-                words.push(text);
-            }
-        }
-        Value::Array(items) => items.iter().for_each(|item| collect_words(name, item, words)),
-        Value::Object(fields) => fields.iter().for_each(|(name, inner)| collect_words(name, inner, words)),
-        _ => {}
-    }
-}
-
-/// The words of a tool call beside the name and the arguments that [`tool_call_text`] reads.
-fn collect_odd_words<'a>(call: &'a Value, words: &mut Vec<&'a str>) {
-    for (name, value) in call.as_object().into_iter().flatten() {
-        match (name.as_str(), value) {
-            ("function" | "custom", Value::Object(fields)) => {
-                let known = |field: &str| matches!(field, "name" | "arguments" | "input");
-                let odd = fields.iter().filter(|(field, value)| !known(field) || !value.is_string());
-                odd.for_each(|(field, value)| collect_words(field, value, words));
-            }
-            _ => collect_words(name, value, words),
-        }
     }
 }

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 use crate::openai::StreamAssembler;
 
@@ -190,4 +192,153 @@ fn usage_that_no_answer_can_have_is_not_counted_in_full() {
         "usage": {"prompt_tokens": u64::MAX, "completion_tokens": 7}});
     let answer = Answer::parse(body.to_string().as_bytes()).unwrap();
     assert_eq!(answer.usage(), Some((1 << 40, 7)));
+}
+
+#[test]
+fn words_are_read_wherever_they_stand_around_the_choices() {
+    let usual = json!({"id": "chatcmpl-9nKbfi4", "object": "chat.completion", "created": 7, "model": "vendor/model-1:free",
+        "system_fingerprint": "fp_44709d6fcb", "service_tier": "default", "obfuscation": "aB3x9", "provider": "Vendor",
+        "usage": {"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": 0}}});
+    assert!(head_words(&into_object(usual.clone())).is_empty());
+    for field in [
+        json!({"system_fingerprint": "hidden words"}),
+        json!({"service_tier": "hidden words"}),
+        json!({"model": "hidden words"}),
+        json!({"id": format!("{}-hidden-words", "a-".repeat(100))}),
+        json!({"created": "hidden words"}),
+        json!({"usage": {"note": "hidden words"}}),
+        json!({"usage": {"hidden words": 3}}),
+        json!({"hidden words": true}),
+        json!({"extra": [{"hidden words": 1}]}),
+    ] {
+        let mut head = into_object(usual.clone());
+        head.extend(into_object(field.clone()));
+        let text = head_words(&head).join(" ").replace('-', " ");
+        assert!(text.contains("hidden words"), "{field}: {text}");
+        let mut answer = Answer { head, choices: Vec::new() };
+        answer.forget_unknown();
+        assert!(!answer.to_json().to_string().replace('-', " ").contains("hidden words"), "{field}");
+    }
+    let mut answer = Answer { head: into_object(usual), choices: Vec::new() };
+    let before = answer.clone();
+    answer.forget_unknown();
+    assert_eq!(answer, before, "the form stays");
+}
+
+#[test]
+fn names_and_encoded_data_are_no_words_and_what_poses_as_them_is() {
+    let read = |name: &str, value: &str| {
+        let message = into_object(json!({"content": "a", "part": {name: value}}));
+        Choice { message, ..Choice::default() }.text() != "a"
+    };
+    let encoded = "iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAAHElEQVQI12P4//8/w38GIAXDIBKE0DHxgljNBAAO9TXL0Y4OHwAA";
+    assert!(!read("data", &encoded.repeat(20)) && !read("url", &format!("data:image/png;base64,{encoded}")));
+    assert!(!read("signature", encoded) && !read("id", "call_abc123"));
+    assert!(read("data", "hidden words") && read("signature", "hidden words"));
+    assert!(read("url", &"hidden/words/".repeat(20)) && read("id", &"hidden_words_".repeat(20)));
+    assert!(read("data", &format!("hidden words {}", encoded.repeat(20))));
+}
+
+#[test]
+fn log_probabilities_that_say_something_else_are_read() {
+    let text = |logprobs: Value| {
+        let body = json!({"choices": [{"index": 0, "message": {"role": "assistant", "content": "It is fine."}, "logprobs": logprobs}]});
+        Answer::parse(body.to_string().as_bytes()).unwrap().choices[0].text()
+    };
+    let tokens = |words: &[&str]| -> Vec<Value> {
+        let alternatives = json!([{"token": " was", "logprob": -1.0, "bytes": [1]}]);
+        words
+            .iter()
+            .map(|word| json!({"token": word, "logprob": -0.1, "bytes": [1], "top_logprobs": alternatives}))
+            .collect()
+    };
+    let own = tokens(&["It", " is", " fine", "."]);
+    for same in [
+        Value::Null,
+        json!({"content": own, "refusal": null}),
+        json!({"tokens": ["It", " is", " fine."]}),
+        json!({"content": [1, 2]}),
+    ] {
+        assert_eq!(text(same.clone()), "It is fine.", "{same}");
+    }
+    let other = tokens(&["hid", "den", " words"]);
+    let mut phrase = own.clone();
+    phrase[0]["top_logprobs"][0]["token"] = json!("hidden words");
+    for other in [
+        json!({"content": other}),
+        json!({"content": own, "refusal": other}),
+        json!({"tokens": ["hid", "den", " words"]}),
+        json!({"content": phrase}),
+        json!({"content": own, "note": "hidden words"}),
+        json!({"content": own, "hidden words": []}),
+        json!("hidden words"),
+        json!(["hidden words"]),
+    ] {
+        assert!(text(other.clone()).contains("hidden words"), "{other}");
+    }
+}
+
+#[test]
+fn a_stream_that_changes_what_stands_around_its_choices_is_noticed() {
+    let chunk = |fingerprint: Value| {
+        into_object(
+            json!({"id": "a", "model": "m", "created": 1, "system_fingerprint": fingerprint, "choices": [],
+            "obfuscation": "xyz", "usage": {"prompt_tokens": 1}}),
+        )
+    };
+    let mut assembler = StreamAssembler::default();
+    for (fingerprint, keeps) in [
+        (Value::Null, true),
+        (json!("fp_1"), true),
+        (json!("fp_1"), true),
+        (json!("gather"), false),
+        (json!(""), true),
+    ] {
+        let mut chunk = chunk(fingerprint.clone());
+        chunk.insert("created".to_owned(), json!(2));
+        assert_eq!(assembler.keeps_head(&chunk), keeps, "{fingerprint}");
+        assembler.push(chunk).unwrap();
+    }
+    let end = json!({"choices": [{"index": 0, "delta": {"content": "a"}}]});
+    assembler.push(into_object(end)).unwrap();
+    assert_eq!(assembler.finish().unwrap().head["system_fingerprint"], "fp_1");
+}
+
+/// How long this thread has been on a processor: what others do on the machine does not count.
+fn on_processor() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
+}
+
+/// Puts one event with so many calls together, several times, and returns the fastest time.
+fn assembled_in(calls: usize) -> Duration {
+    let call = |index: usize| json!({"index": index, "function": {"name": "f", "arguments": "{}"}});
+    let calls: Vec<Value> = (0..calls).map(call).collect();
+    let chunk = into_object(json!({"choices": [{"index": 0, "delta": {"tool_calls": calls}}]}));
+    let mut best = Duration::MAX;
+    for _ in 0..3 {
+        let (first, second) = (chunk.clone(), chunk.clone());
+        let began = on_processor();
+        let mut assembler = StreamAssembler::default();
+        assembler.push(first).unwrap();
+        assembler.push(second).unwrap();
+        best = best.min(on_processor() - began);
+        let answer = assembler.finish().unwrap();
+        assert_eq!(answer.choices[0].tool_calls().len(), calls.len());
+        assert_eq!(answer.choices[0].tool_calls()[1]["function"]["arguments"], "{}{}");
+    }
+    best
+}
+
+#[test]
+fn many_calls_take_no_longer_each_than_a_few() {
+    // Eight times as many take eight times as long, or a little more where they no longer fit a cache; a square
+    // takes sixty-four times as long.
+    let mut measured = Vec::new();
+    let passed = (0..4).any(|_| {
+        let (few, many) = (assembled_in(2_000), assembled_in(16_000));
+        measured.push((few, many));
+        many < few * 32
+    });
+    assert!(passed, "{measured:?}");
 }
