@@ -1,5 +1,5 @@
-//! Words behind an encoding: base64 and hexadecimal runs wherever they stand, and rot13 or reversed letters where the
-//! text says that they are. What comes out is for the judge to read beside the text.
+//! Words behind an encoding: base64 and hexadecimal runs wherever they stand, also wrapped over lines, and rot13 or
+//! reversed letters where the text says that they are. What comes out is for the judge to read beside the text.
 
 use std::sync::LazyLock;
 
@@ -30,18 +30,27 @@ pub struct Hidden {
 pub fn decoded(text: &str) -> Vec<Hidden> {
     let mut found = Vec::new();
     let mut left = MOST_DECODED;
-    for run in runs(text) {
+    let mut says = |run: &str| {
         let run = run.get(..run.len().min(2 * left)).unwrap_or(run);
-        let bytes = from_hex(run).or_else(|| from_base64(run));
-        if let Some(text) =
-            bytes.and_then(|bytes| String::from_utf8(bytes).ok()).filter(|text| is_prose(text))
-        {
-            left = left.saturating_sub(text.len());
-            found.push(Hidden { text, is_prose: true });
+        let Some(text) = prose_of(run) else { return false };
+        left = left.saturating_sub(text.len());
+        found.push(Hidden { text, is_prose: true });
+        true
+    };
+    for run in runs(text) {
+        says(run);
+    }
+    for lines in wrapped(text) {
+        // A word alone on the line before or behind a run looks like a part of it.
+        let (first, last) = (&lines[1..], &lines[..lines.len() - 1]);
+        for part in [&lines, first, last, &last[1..]] {
+            if says(&part.concat()) {
+                break;
+            }
         }
-        if left == 0 {
-            return found;
-        }
+    }
+    if left == 0 {
+        return found;
     }
     let lower = text[..boundary_before(text, MOST_DECODED)].to_ascii_lowercase();
     let says = |words: &Option<Search>| words.as_ref().is_some_and(|words| words.find(&lower, 0).is_some());
@@ -72,6 +81,48 @@ fn runs(text: &str) -> impl Iterator<Item = &str> {
         }
         None
     })
+}
+
+/// What a run says, if that is prose.
+fn prose_of(run: &str) -> Option<String> {
+    let bytes = from_hex(run).or_else(|| from_base64(run))?;
+    String::from_utf8(bytes).ok().filter(|text| is_prose(text))
+}
+
+/// The runs that go over several lines, line by line. The first line may begin and the last one may end with other words.
+fn wrapped(text: &str) -> impl Iterator<Item = Vec<&str>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let line_end = at + text.get(at..)?.find('\n')?;
+            let (lines, behind) = lines_of_code(text, line_end);
+            at = behind.max(line_end + 1);
+            if lines.len() > 1 && lines.iter().map(|line| line.len()).sum::<usize>() >= LEAST_RUN {
+                return Some(lines);
+            }
+        }
+    })
+}
+
+/// The lines of a run of which the first one ends at a place, with nothing but blanks between them, and where it ends.
+fn lines_of_code(text: &str, line_end: usize) -> (Vec<&str>, usize) {
+    let bytes = text.as_bytes();
+    let is_code = |byte: &u8| CODE[usize::from(*byte)];
+    let is_blank = |byte: &u8| byte.is_ascii_whitespace();
+    let line = &bytes[..line_end];
+    let mut at = line.iter().rposition(|byte| *byte == b'\n' || !is_blank(byte)).map_or(0, |last| last + 1);
+    let start = line[..at].iter().rposition(|byte| !is_code(byte)).map_or(0, |other| other + 1);
+    let mut lines: Vec<&str> = text.get(start..at).filter(|line| !line.is_empty()).into_iter().collect();
+    while !lines.is_empty() && at - start < 2 * MOST_DECODED {
+        let blanks = bytes[at..].iter().take_while(|byte| is_blank(byte)).count();
+        let letters = bytes[at + blanks..].iter().take_while(|byte| is_code(byte)).count();
+        if letters == 0 || !bytes[at..at + blanks].contains(&b'\n') {
+            break;
+        }
+        at += blanks + letters;
+        lines.extend(text.get(at - letters..at));
+    }
+    (lines, at)
 }
 
 /// Whether a byte is a letter of base64, of either alphabet.
@@ -166,6 +217,27 @@ mod tests {
         ] {
             assert_eq!(texts(plain), Vec::<String>::new(), "{plain}");
         }
+    }
+
+    #[test]
+    fn runs_that_go_over_lines_are_put_together() {
+        let base64 = "RXhwbGFpbiBob3cgdG8gZ3JvdyB0b21hdG9lcw==";
+        let wrapped = |width: usize, line_end: &str| {
+            let lines: Vec<&str> =
+                base64.as_bytes().chunks(width).filter_map(|line| str::from_utf8(line).ok()).collect();
+            lines.join(line_end)
+        };
+        for text in [
+            wrapped(12, "\n"),
+            wrapped(30, "\r\n"),
+            wrapped(5, "\n    "),
+            format!("Please read `{}` and answer.", wrapped(16, "\n")),
+            format!("Please read\n{}\nand answer.", wrapped(16, "\n")),
+            format!("Read\n{}\nThanks\n", wrapped(16, "\n").trim_end_matches('=')),
+        ] {
+            assert!(texts(&text).contains(&"Explain how to grow tomatoes".to_owned()), "{text}");
+        }
+        assert!(texts("one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\n").is_empty());
     }
 
     #[test]

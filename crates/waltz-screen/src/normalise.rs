@@ -45,11 +45,20 @@ impl Normalised<'_> {
         let width = escapes::read(&self.source.as_bytes()[high..]).map_or_else(character, |(_, width)| width);
         Span { start: low, end: high + width }
     }
+
+    /// What the original text has where a range of the normalised text came from.
+    pub(crate) fn written(&self, range: Range<usize>) -> &str {
+        let Span { start, end } = self.span(range);
+        &self.source[start..end]
+    }
 }
+
+/// Bytes of a regional letter.
+const REGIONAL_BYTES: usize = 4;
 
 /// Brings a text into the form in which patterns are matched.
 pub fn normalise(text: &str) -> Normalised<'_> {
-    let escaped = text.contains("\\u");
+    let escaped = escapes::stand_in(text);
     if !escaped && is_all_plain(text.as_bytes()) {
         let lowered = text.to_ascii_lowercase();
         return Normalised { text: lowered, disguised: false, source: text, origins: None };
@@ -63,12 +72,20 @@ pub fn normalise(text: &str) -> Normalised<'_> {
             position += width;
             continue;
         }
-        let goes_on =
-            |(index, byte): &(usize, &u8)| is_plain(**byte) && (**byte != b'\\' || !escaped || *index == 0);
+        let goes_on = |(index, byte): &(usize, &u8)| {
+            is_plain(**byte) && (*index == 0 || !escaped || !escapes::is_sign(**byte))
+        };
         let run = bytes[position..].iter().enumerate().take_while(goes_on).count();
         if run > 0 {
             folding.plain_run(&text[position..position + run], position);
             position += run;
+            continue;
+        }
+        let regional = text[position..].chars().take_while(|sign| confusables::is_regional(*sign)).count();
+        if regional > 1 {
+            let end = position + regional * REGIONAL_BYTES;
+            folding.regional_run(&text[position..end], position);
+            position = end;
             continue;
         }
         let Some(character) = text[position..].chars().next() else { break };
@@ -196,6 +213,19 @@ impl Folding {
         for piece in pieces.into_iter().flatten() {
             self.piece(character, piece, position);
         }
+    }
+
+    /// Regional letters in a row. Two are a flag and part words; more are a word of their own, so that no row of flags
+    /// can make another word longer.
+    fn regional_run(&mut self, run: &str, position: usize) {
+        let is_flag = run.len() == 2 * REGIONAL_BYTES;
+        self.push(' ', position);
+        for (offset, letter) in run.char_indices() {
+            self.characters += 1;
+            let read = if is_flag { None } else { confusables::fold(letter) };
+            self.push(read.unwrap_or(letter), position + offset);
+        }
+        self.push(' ', position + run.len() - REGIONAL_BYTES);
     }
 
     fn piece(&mut self, original: char, piece: char, position: usize) {

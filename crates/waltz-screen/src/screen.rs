@@ -131,7 +131,7 @@ impl Screen {
     /// The reading, and the view in which level 1 reads the text: the first other spelling, if there is one.
     fn read_piece(&self, text: &str, side: Side) -> (Reading, Words) {
         let normalised = normalise(text);
-        let view = words::split(&normalised.text, false);
+        let view = words::plain(&normalised);
         let mut found = Found { seen: vec![false; self.families.len()], ..Found::default() };
         let odd = view.odd;
         let hits = self.scan(&view, &found.seen, odd);
@@ -139,7 +139,7 @@ impl Screen {
         let mut views = vec![(view, hits)];
         self.read_view(&normalised, &views, side, &mut found);
         if odd {
-            for respelt in words::respelt(&normalised.text, &views[0].0) {
+            for respelt in words::respelt(&normalised, &views[0].0) {
                 let respelt_hits = self.scan(&respelt, &found.seen, odd);
                 views.push((respelt, respelt_hits));
                 self.read_view(&normalised, &views, side, &mut found);

@@ -3,11 +3,15 @@
 //! A view is ` word word word `, one blank between words and one at either end, so that a term with
 //! its blanks matches whole words only. Every word knows its bytes in the normalised text and its
 //! place, which counts words and leaves a gap between sentences. Further views read words that are
-//! spelt out ("h a c k") or spelt with digits ("h4ck"); they are made only where a text has such words.
+//! spelt out ("h a c k"), parted ("ha-ck") or spelt with digits ("h4ck"); they are made only where a text has such
+//! words.
 
+mod parted;
 mod spelling;
 
 pub(crate) use spelling::respelt;
+
+use crate::normalise::Normalised;
 
 /// How many words a sentence end counts for when the distance between two words is measured.
 const SENTENCE_GAP: u32 = 3;
@@ -52,6 +56,13 @@ impl Words {
         }
     }
 
+    /// The letters of a word.
+    fn letters(&self, index: usize) -> &[u8] {
+        let start = self.words[index].at as usize;
+        let end = self.words.get(index + 1).map_or(self.text.len() - 1, |next| next.at as usize - 1);
+        &self.text[start..end]
+    }
+
     /// The number of sentences.
     pub(crate) fn sentences(&self) -> u32 {
         self.words.last().map_or(0, |word| word.sentence + 1)
@@ -87,6 +98,13 @@ const fn classes() -> [u8; 256] {
         byte += 1;
     }
     table
+}
+
+/// The plain view of a text.
+pub(crate) fn plain(text: &Normalised<'_>) -> Words {
+    let mut view = split(&text.text, false);
+    view.odd = view.odd || parted::stand_in(text, &view);
+    view
 }
 
 /// Splits normalised text into words. With `symbols`, `@` and `$` count as letters.

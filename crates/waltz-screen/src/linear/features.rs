@@ -23,7 +23,7 @@ pub(super) const PIECE_VALUE: f32 = 0.5;
 /// Words at the start whose pairs are also hashed apart: an answer shows early whether it refuses.
 const OPENING_WORDS: usize = 12;
 
-/// Words that differ of the shortest text of which the judge may be sure.
+/// Words that differ and could have been learned, of the shortest text of which the judge may be sure.
 const ENOUGH_WORDS: usize = 4;
 /// Added to the square of a text's length: a few words are thin evidence, so that they weigh less. A text that says
 /// each word several times gets so many times as much: repeating a text adds nothing to what it says.
@@ -47,9 +47,8 @@ impl Text {
     pub fn new(text: &str) -> Self {
         let text = ends(text);
         let normalised = normalise(&text);
-        let plain = words::split(&normalised.text, false);
-        let respelt =
-            if plain.odd { words::respelt(&normalised.text, &plain).into_iter().next() } else { None };
+        let plain = words::plain(&normalised);
+        let respelt = if plain.odd { words::respelt(&normalised, &plain).into_iter().next() } else { None };
         Self { words: respelt.unwrap_or(plain) }
     }
 
@@ -68,13 +67,14 @@ impl Text {
         self.words.words.len().div_ceil(CHUNK_WORDS)
     }
 
-    /// Whether it has hardly any words that differ: too few to be sure of anything.
+    /// Whether it has hardly any words that differ and could have been learned: too few to be sure of anything. What is
+    /// hashed always meets some weight, so that a word of letters that training hardly had says as much as chance does.
     pub fn is_thin(&self) -> bool {
         let mut distinct: [&[u8]; ENOUGH_WORDS - 1] = [&[]; ENOUGH_WORDS - 1];
         let mut count = 0;
         for index in 0..self.words.words.len() {
             let word = self.word(index);
-            if distinct[..count].contains(&word) {
+            if !is_learnable(word) || distinct[..count].contains(&word) {
                 continue;
             }
             let Some(free) = distinct.get_mut(count) else { return false };
@@ -111,6 +111,11 @@ impl Text {
         let end = view.words.get(index + 1).map_or(view.text.len(), |next| next.at as usize);
         &view.text[start..end]
     }
+}
+
+/// Whether a word is of the kind that the judge learned from: Latin letters, and more than one.
+fn is_learnable(word: &[u8]) -> bool {
+    word.len() > 1 && word.iter().all(u8::is_ascii_alphabetic)
 }
 
 fn ends(text: &str) -> Cow<'_, str> {

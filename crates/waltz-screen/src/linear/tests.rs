@@ -187,6 +187,11 @@ fn a_text_of_a_few_words_is_thin_however_long_it_is() {
         assert!(Text::new(thin).is_thin() && Text::new(&format!("{thin} ").repeat(900)).is_thin(), "{thin}");
     }
     assert!(!Text::new("one two three four").is_thin());
+    // Hashes of what training hardly had meet weights of other words.
+    for strange in ["制 造 炸 弹 了", "ж ы ӄ ѭ", "a b c d e f g", "11 22 33 44 55", "one two three ա ᚠ ꙮ 7"]
+    {
+        assert!(Text::new(strange).is_thin(), "{strange}");
+    }
     assert!(!Text::new(&format!("{} two three four", "one ".repeat(900))).is_thin());
 }
 
@@ -226,7 +231,7 @@ fn meaningless() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(2_000), ..ProptestConfig::default() })]
 
     #[test]
     fn what_says_nothing_leaves_it_unsure(text in meaningless()) {

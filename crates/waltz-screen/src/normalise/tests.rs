@@ -27,6 +27,18 @@ fn disguises_read_like_the_plain_word() {
         "ha\u{0}ck",
         "ha\u{e0020}ck",
         "\u{feff}hack",
+        "Ꮒꭺꮯꮶ",
+        "ꓧꓮꓚꓗ",
+        "ᕼᗩᑕK",
+        "🅗🅐🅒🅚",
+        "h🅰ck",
+        "🇭\u{200b}🇦\u{200b}🇨\u{200b}🇰",
+        "h🇦ck",
+        "h&#97;c&#x6B;",
+        "h&amp;#97ck",
+        "h&shy;ack",
+        "%68ac%6b",
+        "h%2561ck",
     ] {
         assert_eq!(text(disguised).lines().next(), Some("hack"), "{disguised:?}");
     }
@@ -92,6 +104,10 @@ fn escapes_are_read_as_what_they_stand_for() {
         (r"I will k\u0069ll", "i will kill"),
         (r"\u0041\u00e9 \ud83d\ude00.", "ae \u{1f600}."),
         (r"C:\users\u12 \ud800 \u00g0 \\u", r"c:\users\u12 \ud800 \u00g0 \\u"),
+        ("a &amp;lt; b &amp; c &quot;d&#39; &#0065;", "a < b & c \"d' a"),
+        ("R&D; &#; &#x; &#xd800; &#99999999; &# &", "r&d; &#; &#x; &#xd800; &#99999999; &# &"),
+        ("caf%C3%A9%20%25 %e2%82%ac", "cafe % €"),
+        ("7.5 % of 100%, %zz %c3 %4", "7.5 % of 100%, %zz %c3 %4"),
     ] {
         assert_eq!(normalise(text).text, read);
     }
@@ -99,4 +115,16 @@ fn escapes_are_read_as_what_they_stand_for() {
     let normalised = normalise(text);
     let place = normalised.span(3..8);
     assert_eq!(&text[place.start..place.end], r"\u006b\u0069ll\u0021");
+    for text in ["so k&#105;ll&#x21;.", "so %6bill%C3%A9.", "so k&amp;amp;#105ll&lt;."] {
+        let place = normalise(text).span(3..8);
+        assert_eq!(&text[place.start..place.end], &text[3..text.len() - 1]);
+    }
+}
+
+#[test]
+fn regional_letters_are_read_and_flags_are_not() {
+    assert_eq!(text("🇭🇦🇨🇰 it").trim(), "hack  it");
+    assert_eq!(text("go🇺🇸"), "go 🇺🇸 ");
+    assert_eq!(text("bomb🇺🇸🇩🇪").split(' ').next(), Some("bomb"));
+    assert!(!normalise("I love 🇺🇸 and 🇫🇷").disguised);
 }

@@ -88,8 +88,8 @@ static RULED: LazyLock<Screen> = LazyLock::new(|| Screen::with_rules(&Rules::par
 fn read_with_all_hits(screen: &Screen, text: &str, side: Side) -> (Vec<Finding>, f32) {
     let normalised = normalise(text);
     let scan = |view: &Words| screen.matcher.scan(view, |present| Some(vec![true; present.len()]));
-    let plain = words::split(&normalised.text, false);
-    let respelt = if plain.odd { words::respelt(&normalised.text, &plain) } else { Vec::new() };
+    let plain = words::plain(&normalised);
+    let respelt = if plain.odd { words::respelt(&normalised, &plain) } else { Vec::new() };
     let mut found = Found { seen: vec![false; screen.families.len()], ..Found::default() };
     let mut views = Vec::new();
     for view in std::iter::once(plain).chain(respelt) {

@@ -1,17 +1,22 @@
-//! Other spellings of a text: letters that were spaced or dotted out are joined, digits and symbols
-//! inside words are read as the letters they stand for.
+//! Other spellings of a text: letters that were spaced or dotted out and words that were parted are joined, digits and
+//! symbols inside words are read as the letters they stand for.
 
-use super::{Word, Words, split};
+use std::ops::Range;
+
+use super::{Word, Words, parted, split};
+use crate::normalise::Normalised;
 
 /// Shortest run of single letters that is read as one word.
 const SHORTEST_RUN: usize = 3;
+/// Signs between two letters of such a run, at most.
+const WIDEST_GAP: usize = 4;
 
 /// The further views of a text whose plain view is odd; empty when no word reads differently.
 ///
 /// There are at most two, because two things are ambiguous: `1` stands for i or l, and an `a` or `i`
 /// at the edge of a spaced-out word may be a word of its own ("a b o m b").
-pub(crate) fn respelt(normalised: &str, plain: &Words) -> Vec<Words> {
-    let with_symbols = normalised.contains(['@', '$']).then(|| split(normalised, true));
+pub(crate) fn respelt(normalised: &Normalised<'_>, plain: &Words) -> Vec<Words> {
+    let with_symbols = normalised.text.contains(['@', '$']).then(|| split(&normalised.text, true));
     let base = with_symbols.as_ref().unwrap_or(plain);
     let mut views = Vec::new();
     for choice in [Choice { one: b'i', keep_edges: true }, Choice { one: b'l', keep_edges: false }] {
@@ -33,14 +38,14 @@ struct Choice {
     keep_edges: bool,
 }
 
-fn respell(normalised: &str, base: &Words, choice: Choice) -> (Words, bool) {
+fn respell(normalised: &Normalised<'_>, base: &Words, choice: Choice) -> (Words, bool) {
     let mut view = Words::with_capacity(base.text.len());
     let mut changed = false;
     let mut passed = 0;
     let mut index = 0;
     while index < base.words.len() {
         let word = base.words[index];
-        let text = letters(base, index);
+        let text = base.letters(index);
         if text.len() == 1 && index >= passed {
             let run = run_of_letters(normalised, base, index);
             if run.is_word {
@@ -52,6 +57,12 @@ fn respell(normalised: &str, base: &Words, choice: Choice) -> (Words, bool) {
             // The last letter may begin a run with another separator ("a b-o-m-b").
             passed = index + run.length.saturating_sub(1).max(1);
         }
+        if let Some(parts) = parted::word_at(normalised, base, index) {
+            index = parts.end;
+            push_joined(&mut view, base, parts, choice.one);
+            changed = true;
+            continue;
+        }
         begin(&mut view, word);
         changed |= push_letters(&mut view.text, text, choice.one);
         index += 1;
@@ -60,22 +71,16 @@ fn respell(normalised: &str, base: &Words, choice: Choice) -> (Words, bool) {
     (view, changed)
 }
 
-/// The letters of a word in the view.
-fn letters(base: &Words, index: usize) -> &[u8] {
-    let start = base.words[index].at as usize;
-    let end = base.words.get(index + 1).map_or(base.text.len() - 1, |next| next.at as usize - 1);
-    &base.text[start..end]
-}
-
 /// A row of single letters. One that is no word is passed over whole, so that it is looked at once.
 struct Run {
     length: usize,
     is_word: bool,
 }
 
-/// How many single letters, each one and the same separator apart, stand in a row from here.
-fn run_of_letters(normalised: &str, base: &Words, start: usize) -> Run {
-    let single = |index: usize| match letters(base, index) {
+/// How many single letters stand in a row from here, all as far apart: one sign, or the same one several times, as it
+/// was written. A blank of another kind may part words whose letters are apart by blanks.
+fn run_of_letters(normalised: &Normalised<'_>, base: &Words, start: usize) -> Run {
+    let single = |index: usize| match base.letters(index) {
         [byte] if byte.is_ascii_alphanumeric() => Some(*byte),
         _ => None,
     };
@@ -86,11 +91,12 @@ fn run_of_letters(normalised: &str, base: &Words, start: usize) -> Run {
         let Some(byte) = single(end) else { break };
         if end > start {
             let gap = base.words[end - 1].end as usize..base.words[end].start as usize;
-            let sign = normalised.as_bytes().get(gap.start).copied().filter(|_| gap.len() == 1);
-            if sign.is_none() || separator.is_some() && separator != sign {
+            let signs = normalised.text.get(gap.clone()).filter(|signs| is_one_sign(signs));
+            let written = signs.map(|_| normalised.written(gap));
+            if written.is_none() || separator.is_some() && separator != written {
                 break;
             }
-            separator = sign;
+            separator = written;
         }
         digits += usize::from(byte.is_ascii_digit());
         end += 1;
@@ -99,14 +105,20 @@ fn run_of_letters(normalised: &str, base: &Words, start: usize) -> Run {
     Run { length: end - start, is_word: end - start >= SHORTEST_RUN && digits * 2 <= end - start }
 }
 
-fn push_run(view: &mut Words, base: &Words, run: std::ops::Range<usize>, choice: Choice) {
+/// Whether a gap is one sign, once or a few times.
+fn is_one_sign(gap: &str) -> bool {
+    let first = gap.chars().next();
+    gap.chars().count() <= WIDEST_GAP && gap.chars().all(|sign| Some(sign) == first)
+}
+
+fn push_run(view: &mut Words, base: &Words, run: Range<usize>, choice: Choice) {
     let (mut start, mut end) = (run.start, run.end);
-    let is_edge = |index: usize| matches!(letters(base, index), b"a" | b"i");
+    let is_edge = |index: usize| matches!(base.letters(index), b"a" | b"i");
     let mut tail = None;
     if !choice.keep_edges {
         if is_edge(start) {
             begin(view, base.words[start]);
-            view.text.extend_from_slice(letters(base, start));
+            view.text.extend_from_slice(base.letters(start));
             start += 1;
         }
         if end > start + 1 && is_edge(end - 1) {
@@ -114,14 +126,19 @@ fn push_run(view: &mut Words, base: &Words, run: std::ops::Range<usize>, choice:
             tail = Some(end);
         }
     }
-    begin(view, Word { end: base.words[end - 1].end, ..base.words[start] });
-    // Joined first, because a digit is read as a letter only beside letters.
-    let joined: Vec<u8> = (start..end).flat_map(|index| letters(base, index)).copied().collect();
-    push_letters(&mut view.text, &joined, choice.one);
+    push_joined(view, base, start..end, choice.one);
     if let Some(index) = tail {
         begin(view, base.words[index]);
-        view.text.extend_from_slice(letters(base, index));
+        view.text.extend_from_slice(base.letters(index));
     }
+}
+
+/// Writes several words as one.
+fn push_joined(view: &mut Words, base: &Words, parts: Range<usize>, one: u8) {
+    begin(view, Word { end: base.words[parts.end - 1].end, ..base.words[parts.start] });
+    // Joined first, because a digit is read as a letter only beside letters.
+    let joined: Vec<u8> = parts.flat_map(|index| base.letters(index)).copied().collect();
+    push_letters(&mut view.text, &joined, one);
 }
 
 fn begin(view: &mut Words, word: Word) {

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::normalise::normalise;
 
 fn view(text: &str) -> String {
     String::from_utf8(split(text, false).text).unwrap()
@@ -41,7 +42,8 @@ fn words_know_their_bytes() {
 #[test]
 fn odd_spellings_are_read_in_further_views() {
     let views = |text: &str| {
-        let views = respelt(text, &split(text, false)).into_iter();
+        let normalised = normalise(text);
+        let views = respelt(&normalised, &plain(&normalised)).into_iter();
         views.map(|view| String::from_utf8(view.text).unwrap()).collect::<Vec<String>>()
     };
     assert_eq!(views("h4ck it"), [" hack it "]);
@@ -52,6 +54,33 @@ fn odd_spellings_are_read_in_further_views() {
     assert_eq!(views("p@$$word"), [" password "]);
     assert_eq!(views("h 4 c k it"), [" hack it "]);
     assert!(views("items 1 2 3 4 and sha256").is_empty());
+    assert_eq!(views("h a c k\u{a0}t h e\u{a0}b a n k"), [" hack the bank "]);
+    assert_eq!(views("h\u{2009}a\u{2009}c\u{2009}k t\u{2009}h\u{2009}e"), [" hack the "]);
+    assert_eq!(views("h  a  c  k    t  h  e"), [" hack the "]);
+    assert_eq!(views("h·a·c·k it"), [" hack it "]);
+    assert!(views("x, y, z").is_empty());
+}
+
+#[test]
+fn parted_words_of_families_are_put_together() {
+    let views = |text: &str| {
+        let normalised = normalise(text);
+        let view = plain(&normalised);
+        let views = if view.odd { respelt(&normalised, &view) } else { Vec::new() };
+        views.into_iter().map(|view| String::from_utf8(view.text).unwrap()).collect::<Vec<String>>()
+    };
+    assert_eq!(views("ma-ke a bo-mb"), [" make a bomb "]);
+    assert_eq!(views("m-ake, mak‑e; explo.sives"), [" make make explosives "]);
+    assert_eq!(views("how-to-ma-k-e it"), [" how to make it "]);
+    for whole in
+        ["a well-known, up-to-date kill-switch", "ma - ke", "and/or", "e.g. http://my.site/page", "3-4"]
+    {
+        assert!(views(whole).is_empty(), "{whole}");
+    }
+    let text = "to ma-ke";
+    let normalised = normalise(text);
+    let words = respelt(&normalised, &plain(&normalised)).remove(0).words;
+    assert_eq!(&text[words[1].start as usize..words[1].end as usize], "ma-ke");
 }
 
 #[test]

@@ -66,7 +66,7 @@ const INTRODUCTION: &str = "\
 Level 0 of the judge. This page is generated: `cargo run -p waltz-screen --example families > docs/reference/screen.md`.
 
 A text is normalised (compatibility forms, case, invisible characters, look-alike letters, tag characters,
-letters that are spaced out or written as digits), its words are matched against the families below, and each
+escapes, letters that are spaced out, parted or written as digits), its words are matched against the families below, and each
 finding points at bytes of the original text. From severity 0.5 on a finding counts as harm.
 
 ## Families
