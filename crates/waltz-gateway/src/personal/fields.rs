@@ -1,6 +1,7 @@
 //! The texts of a request or an answer, wherever they stand in its JSON, and texts that are JSON themselves.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 use waltz_exchange::json;
@@ -124,14 +125,18 @@ pub(super) fn rewrite_fields(
 fn rewrite_names(fields: &mut Map<String, Value>, changes: &mut Changes<'_>) -> bool {
     let mut changed = false;
     if fields.keys().any(|name| may_be_personal(name)) {
+        let mut twins = HashMap::new();
         for (name, value) in std::mem::take(fields) {
             let other =
                 Some(&name).filter(|name| may_be_personal(name)).and_then(|name| owned(changes.text(name)));
             changed |= other.is_some();
-            let mut name = other.unwrap_or(name);
+            let wanted = other.unwrap_or(name);
+            let mut name = wanted.clone();
             // Two addresses may have one mask, and neither value may be lost.
             while fields.contains_key(&name) {
-                name.push('_');
+                let twin: &mut usize = twins.entry(wanted.clone()).or_default();
+                *twin += 1;
+                name = format!("{wanted}_{twin}");
             }
             fields.insert(name, value);
         }

@@ -138,9 +138,14 @@ fn names_data_and_keys_are_looked_at() {
     let arguments: Value = serde_json::from_str(arguments).unwrap();
     assert_eq!(
         arguments,
-        json!({"[EMAIL]": "x", "[EMAIL]_": {"a1": "y"}, "name": "[EMAIL]"}),
+        json!({"[EMAIL]": "x", "[EMAIL]_1": {"a1": "y"}, "name": "[EMAIL]"}),
         "no value is lost"
     );
+    let many: Map<String, Value> =
+        (0..5_000).map(|twin| (format!("a{twin}@example.org"), json!(twin))).collect();
+    let sent = applied(json!({"messages": [], "metadata": many}), &masks).0;
+    assert_eq!(sent["metadata"].as_object().unwrap().len(), 5_000);
+    assert!(sent.to_string().len() < 150_000, "names do not grow with every twin");
     let image = format!("{}+/8=", "iVBORw0KGgo4111111111111111AAA".repeat(20));
     let value = json!({"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_data": image, "name": "a.png"}}]}]});
     assert_eq!(applied(value.clone(), &masks).0, value, "data stays");
