@@ -4,13 +4,14 @@
 //! so where it exists the database must exist too: a missing or empty file is then an error. An empty
 //! file without a journal folder was left by a crash during the very first start and is used.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::Read as _;
+use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sqlx::AssertSqlSafe;
 use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
+    SqliteSynchronous,
 };
 
 use crate::{Error, Settings, Sync, journal};
@@ -119,28 +120,27 @@ fn options(path: &Path, settings: &Settings) -> SqliteConnectOptions {
         .foreign_keys(true)
         .busy_timeout(settings.busy_timeout)
         .pragma("journal_size_limit", "67108864")
-        .pragma("wal_autocheckpoint", (LOG_BYTES / page_bytes(path)).to_string())
         .pragma("cache_size", "-32768")
-}
-
-/// The size of the pages of a database, as its file says; that of a new one where there is none yet.
-fn page_bytes(path: &Path) -> u32 {
-    let mut header = [0; 18];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
-    match (read, u16::from_be_bytes([header[16], header[17]])) {
-        (Ok(()), 1) => 65_536,
-        (Ok(()), bytes @ 512..) => bytes.into(),
-        _ => PAGE_BYTES,
-    }
 }
 
 async fn connect(options: SqliteConnectOptions, connections: u32, path: &Path) -> Result<SqlitePool, Error> {
     SqlitePoolOptions::new()
+        .after_connect(|connection, _| Box::pin(size_log(connection)))
         .max_connections(connections)
         .acquire_timeout(ACQUIRE_TIMEOUT)
         .connect_with(options)
         .await
         .map_err(|source| unsound(path, source))
+}
+
+/// Sets how long the log grows, whatever the pages of the database. SQLite is asked for their size: whoever opens and
+/// closes the file beside it gives up the locks of the whole process, and the next program that reads the database takes
+/// itself for the only one and deletes the log.
+async fn size_log(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    let bytes: u32 = sqlx::query_scalar("PRAGMA page_size").fetch_one(&mut *connection).await?;
+    let pages = LOG_BYTES / bytes.max(512);
+    sqlx::query(AssertSqlSafe(format!("PRAGMA wal_autocheckpoint = {pages}"))).execute(connection).await?;
+    Ok(())
 }
 
 /// Refuses to create a database where there was one.
@@ -213,6 +213,26 @@ mod tests {
             let pool = open_writer(&settings).await.unwrap();
             let set: i64 = sqlx::query_scalar("PRAGMA synchronous").fetch_one(&pool).await.unwrap();
             assert_eq!(set, level, "{sync:?}");
+        }
+    }
+
+    /// Without its lock on the database another program that reads it, such as a backup, takes the log away.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_store_keeps_its_lock_on_the_database() {
+        use std::os::unix::fs::MetadataExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        // The second time the file is there before.
+        for _ in 0..2 {
+            let store = crate::Store::open(Settings::at(folder.path())).await.unwrap();
+            let ending = format!(":{}", fs::metadata(path(folder.path())).unwrap().ino());
+            let locks = fs::read_to_string("/proc/locks").unwrap();
+            let is_ours = |line: &&str| {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                words.contains(&"POSIX") && words.iter().any(|word| word.ends_with(&ending))
+            };
+            assert!(locks.lines().any(|line| is_ours(&line)), "{locks}");
+            store.close().await.unwrap();
         }
     }
 
