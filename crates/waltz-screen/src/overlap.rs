@@ -3,6 +3,8 @@
 //! Rules count words and pass over what stands between them, so the end is measured in words and their letters: however
 //! much padding lies between two words of a term, and however long a word, the first is still read when the second comes.
 
+use std::collections::VecDeque;
+
 use unicode_normalization::char::is_combining_mark;
 
 use crate::normalise::{hidden_ascii, is_ignorable};
@@ -12,6 +14,8 @@ use crate::words::stands_alone;
 const OVERLAP: usize = 256;
 /// Words that are read again, at least: no rule of ours looks at words that stand farther apart.
 const WORDS: usize = 32;
+/// Letters that are kept at either end of a row of letters that stand alone: few words that are spelt out are longer.
+const SPELT: usize = 16;
 /// Letters that are kept at either end of a long word.
 const WORD_ENDS: usize = 32;
 /// No sentence is so long that more of it has to be read again.
@@ -29,20 +33,36 @@ pub(crate) fn kept(past: &str, text: &str) -> String {
     end(&whole).to_owned()
 }
 
-/// The text with its longest words shortened. What a word of such a length is known by stands at its ends. The last one may
-/// go on.
+/// The text with its longest words shortened, and its longest rows of letters that stand alone. What a word of such a
+/// length is known by stands at its ends. The last one may go on.
 fn shortened(text: &str) -> String {
     let mut short = String::with_capacity(text.len());
+    let mut row = VecDeque::new();
     let mut rest = text;
     while !rest.is_empty() {
         let (word, behind) = rest.split_at(rest.find(divides).unwrap_or(rest.len()));
-        let last = if behind.is_empty() { OVERLAP } else { WORD_ENDS };
-        push_word(&mut short, word, last);
         let (gap, further) = behind.split_at(behind.find(|sign| !divides(sign)).unwrap_or(behind.len()));
-        short.push_str(gap);
+        if is_letter(word) && gap.chars().all(is_gap) {
+            row.push_back(&rest[..rest.len() - further.len()]);
+            if row.len() > 2 * SPELT {
+                row.remove(SPELT);
+            }
+        } else {
+            row.drain(..).for_each(|letter| short.push_str(letter));
+            let last = if behind.is_empty() { OVERLAP } else { WORD_ENDS };
+            push_word(&mut short, word, last);
+            short.push_str(gap);
+        }
         rest = further;
     }
+    short.extend(row);
     short
+}
+
+/// Whether a word is one letter.
+fn is_letter(word: &str) -> bool {
+    let mut letters = word.chars().filter(|sign| !is_gap(*sign));
+    word.len() <= WORD_ENDS && letters.next().is_some() && letters.next().is_none()
 }
 
 fn push_word(short: &mut String, word: &str, last: usize) {

@@ -174,9 +174,9 @@ impl Answer {
         chunks
     }
 
-    /// The chunks that are left of the first choice after a beginning of its text was sent, and the usage.
+    /// The chunks that are left of the first choice after a beginning of its text was sent, and the usage if it is wanted.
     /// `None` when what was sent is not its beginning: nothing can follow then.
-    pub fn chunks_after(&self, sent: &str) -> Option<Vec<Value>> {
+    pub fn chunks_after(&self, sent: &str, include_usage: bool) -> Option<Vec<Value>> {
         let mut rest = self.clone();
         rest.choices.truncate(1);
         for choice in &mut rest.choices {
@@ -184,7 +184,7 @@ impl Answer {
                 *content = content.strip_prefix(sent)?.to_owned();
             }
         }
-        let mut chunks = rest.to_chunks(self.head.contains_key("usage"));
+        let mut chunks = rest.to_chunks(include_usage);
         // The role went out with the beginning.
         chunks.retain(|chunk| chunk["choices"][0]["delta"].field("role").is_none());
         Some(chunks)

@@ -201,13 +201,17 @@ impl ChatRequest {
         for (name, value) in &self.body {
             let mut push = |speaker, text| fields.push(TextField { speaker, message: None, text });
             match name.as_str() {
-                "messages" => {}
+                // What the model is to work with; nobody asks for anything there.
+                "documents" | "prediction" | "suffix" => {
+                    written_field(name, value, &mut |text| push(Speaker::Tool, text));
+                }
                 "tools" | "functions" | "response_format" => {
                     let mut texts = Vec::new();
                     collect_strings(value, &mut texts);
                     texts.into_iter().for_each(|text| push(Speaker::Operator, Cow::Borrowed(text)));
                 }
-                _ => written_field(name, value, &mut |text| push(Speaker::User, text)),
+                // Whoever writes the other fields writes system messages too: instructions, lists of banned words.
+                _ => {}
             }
         }
         fields

@@ -162,7 +162,7 @@ async fn finish(
         };
     }
     // What does not go on from what was sent cannot follow it, however good it is.
-    let left = answer.chunks_after(flow.sent()).filter(|_| !verdict.is_unsafe);
+    let left = answer.chunks_after(flow.sent(), usage).filter(|_| !verdict.is_unsafe);
     let Some(left) = left else { return Ok(stopped(routed, flow, answer, verdict)) };
     let events = left.iter().map(|chunk| Event { name: String::new(), data: chunk.to_string() }).collect();
     Ok(Gathered { answer, raw: Raw::Events(events), released: true, stopped: None })

@@ -187,6 +187,18 @@ fn words_of_any_length_do_not_part_a_term() {
 }
 
 #[test]
+fn tables_of_single_letters_flow() {
+    let rows = ["0, 1, 1, 0, 1\n", "x = 1\n", "Y;N;Y\n", "| a | b | 1 |\n", "A C G T "];
+    for row in rows {
+        let text = row.repeat(30_000 / row.len());
+        let pieces = pieces_of(&text, 12);
+        let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
+        let held = text.len() - windows(&pieces, Pace::Sentence).iter().map(String::len).sum::<usize>();
+        assert!(held < 1_000, "{row:?}: {held} bytes were held");
+    }
+}
+
+#[test]
 fn a_secret_of_any_length_is_not_let_go_in_pieces() {
     for secret in
         [format!("sk-{}1", "a".repeat(40_000)), format!("eyJ{0}.eyJ{0}.{0}", "aG9Vx3Zk".repeat(2_000))]

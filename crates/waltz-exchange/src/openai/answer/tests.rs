@@ -68,7 +68,7 @@ fn chunks_tell_thinking_first_and_calls_last() {
     };
     let order = ["reasoning_content", "thinking_blocks", "content", "annotations", "tool_calls"];
     assert_eq!(told(answer.to_chunks(false)), order);
-    assert_eq!(told(answer.chunks_after("").unwrap()), order);
+    assert_eq!(told(answer.chunks_after("", false).unwrap()), order);
 }
 
 #[test]
@@ -113,9 +113,9 @@ fn only_what_goes_on_from_the_sent_text_can_follow_it() {
     let text = |chunks: Vec<Value>| -> String {
         chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect()
     };
-    assert_eq!(answer.chunks_after("one ").map(text).as_deref(), Some("two"));
-    assert_eq!(answer.chunks_after("other"), None);
-    assert_eq!(answer.chunks_after("one two three"), None);
+    assert_eq!(answer.chunks_after("one ", true).map(text).as_deref(), Some("two"));
+    assert_eq!(answer.chunks_after("other", true), None);
+    assert_eq!(answer.chunks_after("one two three", true), None);
 }
 
 #[test]
@@ -291,8 +291,14 @@ fn a_stream_that_changes_what_stands_around_its_choices_is_noticed() {
         (Value::Null, true),
         (json!("fp_1"), true),
         (json!("fp_1"), true),
-        (json!("gather"), false),
+        (json!("fp_2"), true),
+        (json!("fp_2"), true),
         (json!(""), true),
+        (json!("go"), true),
+        (json!("and"), true),
+        (json!("gather"), true),
+        (json!("it"), false),
+        (json!("it"), false),
     ] {
         let mut chunk = chunk(fingerprint.clone());
         chunk.insert("created".to_owned(), json!(2));

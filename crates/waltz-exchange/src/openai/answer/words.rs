@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::json::Fields as _;
 
 /// Fields whose strings name something or are encoded data. Such a string is no text as long as it looks like that.
-const NAMING: [&str; 13] = [
+const NAMING: [&str; 14] = [
     "role",
     "type",
     "id",
@@ -14,6 +14,7 @@ const NAMING: [&str; 13] = [
     "model",
     "system_fingerprint",
     "service_tier",
+    "inference_geo",
     "provider",
     "obfuscation",
     "data",

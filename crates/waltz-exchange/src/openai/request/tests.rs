@@ -132,35 +132,35 @@ fn arguments_that_parsers_read_differently_are_read_as_they_are_written() {
 }
 
 #[test]
-fn words_outside_the_conversation_are_the_users() {
-    let hidden = "words in a blank";
-    for field in [
-        json!({"suffix": hidden}),
-        json!({"instructions": hidden}),
-        json!({"documents": [{"title": "t", "text": hidden}]}),
-        json!({"prediction": {"type": "content", "content": hidden}}),
-        json!({"metadata": {"note": hidden}}),
-        json!({"metadata": {hidden: "x"}}),
-        json!({"extra_body": {"chat_template": [{"deep": hidden}]}}),
-        json!({hidden: 1}),
-    ] {
+fn what_stands_outside_the_conversation_is_material_or_the_operators() {
+    let words = "words in a blank";
+    let body = |field: Value| {
         let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "u1"}, {"role": "assistant", "content": "a1"},
             {"role": "user", "content": "u2"}], "user": "jane", "stop": ["\n\nHuman:"], "service_tier": "auto"});
         body.as_object_mut().unwrap().extend(field.as_object().unwrap().clone());
-        let request = ChatRequest::parse(body.to_string().as_bytes()).unwrap();
+        request(body)
+    };
+    for field in [
+        json!({"suffix": words}),
+        json!({"documents": [{"title": "t", "text": words}]}),
+        json!({"prediction": {"type": "content", "content": words}}),
+    ] {
+        let request = body(field.clone());
         let texts = request.texts();
-        let read: Vec<(&str, Speaker)> = texts
-            .iter()
-            .filter(|text| text.is_since(2))
-            .map(|text| (text.text.as_ref(), text.speaker))
-            .collect();
-        let read: Vec<_> = read.into_iter().filter(|(text, _)| *text != "t").collect();
-        assert_eq!(read, [("u2", Speaker::User), (hidden, Speaker::User)], "{field}");
+        let current = texts.iter().filter(|text| text.is_since(2));
+        let read: Vec<_> = current.map(|text| (text.text.as_ref(), text.speaker)).collect();
+        assert_eq!(read, [("u2", Speaker::User), (words, Speaker::Tool)], "{field}");
         assert_eq!(request.user_request(), "u2", "what is asked for stands in the conversation");
     }
-    let tools = json!([{"type": "function", "function": {"name": "f", "description": "what it does"}}]);
-    let request =
-        request(json!({"model": "m", "messages": [{"role": "user", "content": "u"}], "tools": tools}));
-    let told = request.texts();
-    assert!(told.iter().filter(|text| text.message.is_none()).all(|text| text.speaker == Speaker::Operator));
+    for field in [
+        json!({"stop": [words], "bad_words": [words], "guided_choice": [words]}),
+        json!({"system": words, "system_prompt": words, "instructions": words}),
+        json!({"metadata": {"note": words}, "guided_json": {"description": words}}),
+        json!({"tools": [{"type": "function", "function": {"name": "f", "description": words}}]}),
+    ] {
+        let request = body(field.clone());
+        let texts = request.texts();
+        let mut outside = texts.iter().filter(|text| text.message.is_none());
+        assert!(outside.all(|text| text.speaker == Speaker::Operator), "{field}");
+    }
 }
