@@ -11,8 +11,8 @@ use crate::json::Fields as _;
 #[derive(Debug, Default)]
 pub struct StreamAssembler {
     head: Map<String, Value>,
-    /// What the fields around the choices were changed to, and how often any was.
-    changed: (Map<String, Value>, usize),
+    /// What fields around the choices were changed to, in turn.
+    changes: Vec<(String, Value)>,
     choices: BTreeMap<u32, Growing>,
 }
 
@@ -47,16 +47,19 @@ impl StreamAssembler {
     /// Whether the fields around the choices of a chunk say what those of the stream said so far. A model may be told by its
     /// whole name after a while; one that changes again and again could spell a text, word by word.
     pub fn keeps_head(&mut self, chunk: &Map<String, Value>) -> bool {
-        let (latest, changes) = &mut self.changed;
         for (name, value) in chunk.iter().filter(|(name, _)| !matches!(name.as_str(), "usage" | "choices")) {
-            let held = latest.field(name).or_else(|| self.head.field(name));
+            if self.changes.len() > MOST_CHANGES {
+                return false;
+            }
+            let latest =
+                self.changes.iter().rev().find(|(changed, _)| changed == name).map(|(_, value)| value);
+            let held = latest.or_else(|| self.head.field(name));
             let same = |held: &Value| value == held || value.is_number() || is_blank(value) || is_blank(held);
             if !held.is_none_or(same) {
-                latest.insert(name.clone(), value.clone());
-                *changes += 1;
+                self.changes.push((name.clone(), value.clone()));
             }
         }
-        *changes <= MOST_CHANGES
+        self.changes.len() <= MOST_CHANGES
     }
 
     /// Takes one chunk. A field that changes its type is an error: what was judged must be what was sent.
