@@ -30,7 +30,7 @@ pub enum AnswerError {
 }
 
 /// The top-level fields of the form, which hold no words of the answer: what has words in them is read like any other.
-pub const KNOWN_HEAD: [&str; 9] = [
+pub const KNOWN_HEAD: [&str; 12] = [
     "id",
     "object",
     "created",
@@ -40,6 +40,9 @@ pub const KNOWN_HEAD: [&str; 9] = [
     "usage",
     "obfuscation",
     "provider",
+    "prompt_filter_results",
+    "timings",
+    "x_groq",
 ];
 
 /// More tokens than any answer has.

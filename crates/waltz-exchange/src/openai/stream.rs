@@ -54,8 +54,8 @@ impl StreamAssembler {
             let latest =
                 self.changes.iter().rev().find(|(changed, _)| changed == name).map(|(_, value)| value);
             let held = latest.or_else(|| self.head.field(name));
-            let same = |held: &Value| value == held || value.is_number() || is_blank(value) || is_blank(held);
-            if !held.is_none_or(same) {
+            let same = |held: &Value| value == held || is_blank(value) || is_blank(held);
+            if has_strings(value) && !held.is_none_or(same) {
                 self.changes.push((name.clone(), value.clone()));
             }
         }
@@ -150,6 +150,15 @@ fn id_of(fields: &Map<String, Value>) -> Option<&str> {
 }
 
 /// Whether a value says nothing: null, empty, or made of such values alone.
+fn has_strings(value: &Value) -> bool {
+    match value {
+        Value::String(_) => true,
+        Value::Array(items) => items.iter().any(has_strings),
+        Value::Object(fields) => fields.values().any(has_strings),
+        _ => false,
+    }
+}
+
 fn is_blank(value: &Value) -> bool {
     match value {
         Value::Null => true,

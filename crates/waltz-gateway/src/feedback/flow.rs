@@ -71,6 +71,68 @@ pub enum Settled {
     Stop,
 }
 
+/// Fields of a choice that upstreams send without a value in every event.
+const CHOICE: [&str; 7] = [
+    "finish_reason",
+    "logprobs",
+    "stop_reason",
+    "native_finish_reason",
+    "matched_stop",
+    "token_ids",
+    "delta",
+];
+/// The same of a delta.
+const DELTA: [&str; 12] = [
+    "content",
+    "refusal",
+    "tool_calls",
+    "function_call",
+    "reasoning",
+    "reasoning_content",
+    "reasoning_details",
+    "thinking_blocks",
+    "annotations",
+    "audio",
+    "images",
+    "provider_specific_fields",
+];
+
+/// Whether a field has no value.
+fn says_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
+}
+
+/// Whether a value is what a filter of the upstream found: yes or no, and how bad, under names of its own.
+fn rates(value: &Value) -> bool {
+    match value {
+        Value::String(severity) => matches!(severity.as_str(), "safe" | "low" | "medium" | "high"),
+        Value::Object(found) => {
+            found.iter().all(|(name, value)| RATED.contains(&name.as_str()) && rates(value))
+        }
+        value => value.is_boolean() || value.is_null(),
+    }
+}
+
+/// The names in what a filter found.
+const RATED: [&str; 10] = [
+    "hate",
+    "self_harm",
+    "sexual",
+    "violence",
+    "jailbreak",
+    "protected_material_code",
+    "protected_material_text",
+    "filtered",
+    "detected",
+    "severity",
+];
+
 /// What an event adds to the answer.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Part {
@@ -103,9 +165,9 @@ impl Part {
                 part.plain &= match (name.as_str(), value) {
                     ("index", value) => value.as_u64() == Some(0),
                     ("finish_reason", Value::String(reason)) => FINISH_REASONS.contains(&reason.as_str()),
-                    ("finish_reason" | "logprobs", Value::Null) => true,
                     ("delta", Value::Object(delta)) => part.take(delta),
-                    _ => false,
+                    ("content_filter_results", value) => rates(value),
+                    (name, value) => CHOICE.contains(&name) && says_nothing(value),
                 };
             }
         }
@@ -118,8 +180,7 @@ impl Part {
             match (name.as_str(), value) {
                 ("content", Value::String(text)) => self.text.push_str(text),
                 ("role", Value::String(role)) => plain &= role == "assistant",
-                ("content" | "refusal" | "tool_calls" | "function_call", Value::Null) => {}
-                _ => plain = false,
+                (name, value) => plain &= DELTA.contains(&name) && says_nothing(value),
             }
         }
         plain

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::json::Fields as _;
 
 /// Fields whose strings name something or are encoded data. Such a string is no text as long as it looks like that.
-const NAMING: [&str; 14] = [
+const NAMING: [&str; 15] = [
     "role",
     "type",
     "id",
@@ -16,6 +16,7 @@ const NAMING: [&str; 14] = [
     "service_tier",
     "inference_geo",
     "provider",
+    "severity",
     "obfuscation",
     "data",
     "url",

@@ -23,6 +23,53 @@ fn verdict(screen: &Screen, text: &str) -> Verdict {
     }
 }
 
+#[test]
+fn events_that_say_nothing_beside_their_text_are_plain() {
+    let plain = |choice: Value, head: Value| {
+        let mut chunk = json!({"id": "a", "object": "chat.completion.chunk", "created": 1, "model": "m"});
+        chunk.as_object_mut().unwrap().extend(head.as_object().unwrap().clone());
+        let mut whole = json!({"index": 0, "delta": {"content": "Hi"}, "finish_reason": null});
+        whole.as_object_mut().unwrap().extend(choice.as_object().unwrap().clone());
+        chunk["choices"] = json!([whole]);
+        Part::of(chunk.as_object().unwrap()).plain
+    };
+    let filtered = json!({"hate": {"filtered": false, "severity": "safe"}, "jailbreak": {"detected": false, "filtered": false}});
+    for (choice, head) in [
+        (json!({"logprobs": null, "stop_reason": null, "token_ids": null}), json!({})),
+        (json!({"native_finish_reason": null, "logprobs": null}), json!({"provider": "Vendor"})),
+        (
+            json!({"delta": {"role": "assistant", "content": "Hi", "reasoning": null, "reasoning_details": []}}),
+            json!({}),
+        ),
+        (
+            json!({"delta": {"content": "Hi", "tool_calls": [], "annotations": [], "reasoning_content": ""}}),
+            json!({}),
+        ),
+        (json!({"content_filter_results": {}}), json!({})),
+        (json!({"content_filter_results": filtered}), json!({})),
+        (json!({}), json!({"x_groq": {"id": "req_01j"}, "timings": {"predicted_ms": 1.5}})),
+        (
+            json!({}),
+            json!({"prompt_filter_results": [{"prompt_index": 0, "content_filter_results": filtered}]}),
+        ),
+    ] {
+        assert!(plain(choice.clone(), head.clone()), "{choice} {head}");
+    }
+    for (choice, head) in [
+        (json!({"stop_reason": "said"}), json!({})),
+        (json!({"said": null}), json!({})),
+        (json!({"delta": {"content": "Hi", "reasoning": "said"}}), json!({})),
+        (json!({"delta": {"content": "Hi", "said": null}}), json!({})),
+        (json!({"content_filter_results": {"hate": {"severity": "said"}}}), json!({})),
+        (json!({"content_filter_results": {"said": {"filtered": false}}}), json!({})),
+        (json!({"content_filter_results": {"hate": {"filtered": 7}}}), json!({})),
+        (json!({}), json!({"x_groq": {"error": "said so"}})),
+        (json!({}), json!({"said": 1})),
+    ] {
+        assert!(!plain(choice.clone(), head.clone()), "{choice} {head}");
+    }
+}
+
 struct Outcome {
     sent: String,
     judged: Vec<String>,
