@@ -184,9 +184,8 @@ impl ChatRequest {
     }
 
     /// Every text-bearing field, in the order of the conversation: contents and their parts, refusals, names and
-    /// arguments of tool calls, tool results; then tool definitions and schemas, which are the operator's, and words in
-    /// any other field, which are the user's: whoever sends the body may have put them there, and an upstream may read
-    /// them.
+    /// arguments of tool calls, tool results; then tool definitions and schemas, which are the operator's, and documents,
+    /// predictions and suffixes, which are material as a tool's result is.
     pub fn texts(&self) -> Vec<TextField<'_>> {
         let mut fields = Vec::with_capacity(self.messages().len());
         for (position, message) in self.messages().iter().enumerate() {
@@ -231,7 +230,7 @@ impl ChatRequest {
     pub fn user_request(&self) -> String {
         let start = self.turn_start();
         let texts = self.texts();
-        let user = |field: &&TextField<'_>| field.speaker == Speaker::User && field.message.is_some();
+        let user = |field: &&TextField<'_>| field.speaker == Speaker::User;
         let current: Vec<&str> = texts
             .iter()
             .filter(user)

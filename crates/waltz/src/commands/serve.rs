@@ -121,8 +121,8 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
     Ok(())
 }
 
-/// Gives the system back what a configuration needed while it was built: the allocator would keep it, and it is about as
-/// much as all that stays in use.
+/// Gives the system back what a configuration needed while it was built, and the allocator would keep: about a quarter of
+/// what a gateway at rest holds beside the pages of the program.
 #[cfg_attr(target_env = "gnu", expect(unsafe_code, reason = "the allocator's own call has no safe form"))]
 fn hand_back_memory() {
     // SAFETY: it releases pages that hold no allocation, and takes the allocator's own locks.
