@@ -98,10 +98,27 @@ pub struct Gateway {
 impl Gateway {
     /// Appends to the journal. Where that waits for the disk, it leaves the threads that serve.
     pub fn append(&self, entry: &Entry) -> Result<(), waltz_store::Error> {
+        self.on_disk(|store| store.append(entry))
+    }
+
+    /// Whether exchanges cannot be recorded at present. After a failure the journal is asked each time, so that the first request
+    /// behind an outage is answered, and everybody who asks hears what a request would meet.
+    pub fn is_unrecordable(&self) -> bool {
+        if !self.recording.is_failing() {
+            return false;
+        }
+        let attempt = self.recording.begin();
+        if self.on_disk(Store::probe).is_ok() {
+            self.recording.succeeded(attempt);
+        }
+        self.recording.is_failing()
+    }
+
+    fn on_disk<T>(&self, work: impl FnOnce(&Store) -> T) -> T {
         if self.store.waits_for_disk() {
-            tokio::task::block_in_place(|| self.store.append(entry))
+            tokio::task::block_in_place(|| work(&self.store))
         } else {
-            self.store.append(entry)
+            work(&self.store)
         }
     }
 

@@ -266,8 +266,8 @@ pub fn families(gateway: &Gateway) -> Vec<Family> {
     let mut families = metrics.families();
     families.extend([
         counter("waltz_unrecorded_total", "Exchanges that could not be recorded.", unrecorded),
-        gauge("waltz_record_failing", "1 while the last exchange could not be recorded.", {
-            flag(gateway.recording.is_failing())
+        gauge("waltz_record_failing", "1 while exchanges cannot be recorded.", {
+            flag(gateway.is_unrecordable())
         }),
         gauge("waltz_journal_undrained_bytes", "Journal that waits for the database.", {
             Some(float(health.undrained_bytes))

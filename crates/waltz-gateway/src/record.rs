@@ -109,9 +109,9 @@ pub fn record_panic(incoming: &Incoming, gateway: &Gateway, live: &Live) {
 }
 
 /// Refuses to begin what could not be recorded, where that is required: nobody is paid for an answer that must
-/// not be sent. Recording the refusal is the probe that finds out when recording works again.
+/// not be sent.
 pub fn unrecordable(gateway: &Gateway, live: &Live) -> Option<ApiError> {
-    (live.settings.record_required && gateway.recording.is_failing()).then(not_recorded)
+    (live.settings.record_required && gateway.is_unrecordable()).then(not_recorded)
 }
 
 /// Appends to the journal: one write, after which no crash of this process loses the exchange. Then the exchange

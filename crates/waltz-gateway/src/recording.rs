@@ -1,4 +1,5 @@
-//! Whether exchanges can be recorded at present. Told by `record.rs` of every append, asked by `pipeline.rs`.
+//! Whether exchanges can be recorded, as far as appends have shown. Told by `record.rs` of every append; `live.rs` asks, and has the
+//! journal probed where the last one failed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,12 +11,12 @@ pub struct Recording {
     open: AtomicU64,
 }
 
-/// What was known when an append began.
+/// What was known when an append or a probe began.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt(u64);
 
 impl Recording {
-    /// An append begins.
+    /// An append or a probe begins.
     pub fn begin(&self) -> Attempt {
         Attempt(self.open.load(Ordering::Acquire))
     }
@@ -36,7 +37,7 @@ impl Recording {
         }
     }
 
-    /// Whether the last exchange could not be recorded.
+    /// Whether the last exchange could not be recorded, and no probe has succeeded since.
     pub fn is_failing(&self) -> bool {
         self.open.load(Ordering::Acquire) != 0
     }

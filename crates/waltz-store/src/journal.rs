@@ -3,6 +3,7 @@
 //! and tells it what has reached the database. Every start begins a new segment, so that a position
 //! in the database can never point into bytes that were written later.
 
+mod probe;
 mod reader;
 mod recent;
 mod recover;
@@ -53,6 +54,8 @@ struct Writer {
     length: u64,
     /// A failed write left bytes behind `length` that could not be cut off yet.
     half_frame: bool,
+    /// The size of the largest entry that was refused since the journal was known to take entries.
+    refused: u64,
     closed: bool,
     /// Older segments that are not drained yet, oldest first.
     sealed: VecDeque<Segment>,
@@ -80,6 +83,7 @@ impl Journal {
             number: recovered.next_number,
             length: FIRST_OFFSET,
             half_frame: false,
+            refused: 0,
             closed: false,
             sealed: recovered.segments,
             damaged: recovered.damaged,
@@ -196,26 +200,10 @@ impl Journal {
         let size = bytes.len() as u64;
         let mut writer = self.writer();
         let after = writer.end();
-        if writer.closed {
-            return Err(Error::Closed);
-        }
-        let undrained = self.undrained_bytes();
-        if undrained + size > self.max_bytes {
-            return Err(Error::JournalFull { undrained, limit: self.max_bytes });
-        }
-        if writer.half_frame {
-            self.cut(&mut writer)?;
-        }
-        if writer.length + size > self.segment_bytes && writer.length > FIRST_OFFSET {
-            self.rotate(&mut writer)?;
-        }
-        if let Err(source) = writer.write_all(&bytes) {
-            writer.half_frame = true;
-            if let Err(error) = self.cut(&mut writer) {
-                tracing::error!(%error, "half a journal frame is left and is cut off before the next append");
-            }
-            let path = segment::path(&self.folder, writer.number);
-            return Err(Error::File { operation: "append to journal segment", path, source });
+        let taken = self.make_room(&mut writer, size).and_then(|()| self.put(&mut writer, &bytes));
+        if let Err(error) = taken {
+            writer.refused = writer.refused.max(size);
+            return Err(error);
         }
         let position = writer.end();
         writer.length += size;
@@ -224,6 +212,38 @@ impl Journal {
         let bytes = Bytes::from(bytes).slice(frame::FRAME_HEADER_BYTES..);
         writer.recent.keep(after, end, Payload { position, bytes, record: entry.record() });
         Ok((Arc::clone(&writer.file), end))
+    }
+
+    /// Brings the journal into a state in which so many bytes can be written, unless it takes none.
+    fn make_room(&self, writer: &mut Writer, size: u64) -> Result<(), Error> {
+        if writer.closed {
+            return Err(Error::Closed);
+        }
+        let undrained = self.undrained_bytes();
+        if undrained + size > self.max_bytes {
+            return Err(Error::JournalFull { undrained, limit: self.max_bytes });
+        }
+        if writer.half_frame {
+            self.cut(writer)?;
+        }
+        if writer.length + size > self.segment_bytes && writer.length > FIRST_OFFSET {
+            self.rotate(writer)?;
+        }
+        Ok(())
+    }
+
+    /// Writes behind the journal's end, or leaves nothing there.
+    fn put(&self, writer: &mut Writer, bytes: &[u8]) -> Result<(), Error> {
+        let Err(source) = writer.write_all(bytes) else { return Ok(()) };
+        writer.half_frame = true;
+        if let Err(error) = self.cut(writer) {
+            tracing::error!(%error, "half a journal frame is left and is cut off before the next append");
+        }
+        Err(self.refused_by("append to journal segment", writer, source))
+    }
+
+    fn refused_by(&self, operation: &'static str, writer: &Writer, source: io::Error) -> Error {
+        Error::File { operation, path: segment::path(&self.folder, writer.number), source }
     }
 
     /// Brings the file back to its last good length.

@@ -107,7 +107,12 @@ impl Store {
         self.writing()?.journal.append(entry)
     }
 
-    /// Whether an append waits for the disk, so that it must not be made on a thread that serves others.
+    /// Finds out whether an entry could be appended now, for whoever saw an append refused. Leaves nothing in the journal.
+    pub fn probe(&self) -> Result<(), Error> {
+        self.writing()?.journal.probe()
+    }
+
+    /// Whether an append or a probe waits for the disk, so that it must not be made on a thread that serves others.
     pub fn waits_for_disk(&self) -> bool {
         self.writing.as_ref().is_some_and(|writing| writing.journal.waits_for_disk())
     }

@@ -31,6 +31,9 @@ pub fn ready(gateway: &Gateway) -> Response {
                 .to_owned(),
         );
     }
+    if gateway.is_unrecordable() {
+        degraded.push("exchanges cannot be recorded".to_owned());
+    }
     if health.drain_error.is_some() {
         // Why stands in the log: anybody may ask here, and the reason can name hosts and users.
         degraded.push("the database is behind the journal".to_owned());

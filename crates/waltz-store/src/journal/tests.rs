@@ -184,6 +184,68 @@ fn a_half_frame_that_cannot_be_cut_at_once_is_cut_before_the_next_append() {
 }
 
 #[test]
+fn a_probe_says_whether_an_append_would_be_taken_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    for sync in [Sync::Process, Sync::Power] {
+        let data_dir = folder.path().join(format!("{sync:?}"));
+        let options = Settings { sync, ..settings(&data_dir) };
+        let journal = Journal::open(&options, Position::default()).unwrap();
+        journal.append(&entry("a")).unwrap();
+        let path = segment::path(&journal.folder, journal.end().segment);
+        let is_clean = || {
+            assert_eq!(fs::metadata(&path).unwrap().len(), journal.end().offset);
+            assert!(!journal.writer().half_frame);
+        };
+        for kept in [0, 1, 9, 4096] {
+            journal.writer().fault = Some(kept);
+            let error = journal.probe().unwrap_err();
+            assert!(error.to_string().starts_with("cannot append to journal segment"), "{error}");
+            is_clean();
+        }
+        journal.probe().unwrap();
+        is_clean();
+        journal.append(&entry("b")).unwrap();
+        assert_eq!(read_all(&journal, Position::default()), (vec!["a".to_owned(), "b".to_owned()], 0));
+        journal.close();
+        assert!(matches!(journal.probe(), Err(Error::Closed)));
+    }
+}
+
+#[test]
+fn a_probe_needs_as_much_room_as_what_was_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let limited = Settings { max_journal_bytes: 40_000, ..settings(folder.path()) };
+    let journal = Journal::open(&limited, Position::default()).unwrap();
+    journal.append(&entry(&"a".repeat(4_000))).unwrap();
+    journal.probe().unwrap();
+    assert!(journal.append(&entry(&"b".repeat(18_000))).is_err());
+    assert!(matches!(journal.probe(), Err(Error::JournalFull { .. })));
+    let batch = journal.read(Position::default(), 100).unwrap();
+    journal.release(batch.next, batch.bytes, 1).unwrap();
+    journal.probe().unwrap();
+    // What never fits says nothing of a journal that is empty.
+    assert!(journal.append(&entry(&"c".repeat(30_000))).is_err());
+    journal.probe().unwrap();
+}
+
+#[test]
+fn a_crash_in_a_probe_leaves_a_torn_tail() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, bytes, _) = three_entries(folder.path());
+    for length in [1, 3, 4, 7, 8, 9, 100, 4096, 1 << 20] {
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let mut left = bytes.clone();
+        left.resize(bytes.len() + length, super::probe::PROBE);
+        fs::write(&path, left).unwrap();
+        let journal = Journal::open(&settings(folder.path()), Position::default()).unwrap();
+        assert_eq!(journal.torn_bytes(), length as u64);
+        assert_eq!(read_all(&journal, Position::default()).0, ["a", "b", "c"]);
+        assert_eq!((fs::read(&path).unwrap(), journal.damaged().len()), (bytes.clone(), 0));
+    }
+}
+
+#[test]
 fn bytes_whose_sync_was_refused_are_never_confirmed() {
     let folder = tempfile::tempdir().unwrap();
     let options = Settings { sync: Sync::Power, ..settings(folder.path()) };
