@@ -212,6 +212,7 @@ impl LocalModel {
             (Loaded::Embeddings(model), Call::Embeddings) => {
                 embed::by_model(&model, &self.name, &body, deadline).await
             }
+            (_, Call::CountTokens) => Err(Trouble::Invalid(format!("`{}` counts no tokens", self.name))),
             (Loaded::Embeddings(_), Call::Chat | Call::Feedback) => {
                 Err(Trouble::Invalid(format!("`{}` makes embeddings and cannot chat", self.name)))
             }

@@ -54,6 +54,8 @@ pub enum Call {
     Feedback,
     /// Vectors.
     Embeddings,
+    /// How many tokens a request of Anthropic's form has.
+    CountTokens,
 }
 
 /// How one upstream is reached.
@@ -126,6 +128,7 @@ struct Server {
     host: Option<(String, u16)>,
     chat: Head,
     embeddings: Option<Head>,
+    counts: Option<Head>,
 }
 
 /// An upstream and the model to ask it for.
@@ -148,9 +151,9 @@ impl Upstream {
             let whole = format!("{}{path}", settings.url);
             Url::parse(&whole).map_err(|error| SetupError::Url(error.to_string()))
         };
-        let (chat, embeddings) = match settings.protocol {
-            Protocol::OpenAi => (address("/chat/completions")?, Some(address("/embeddings")?)),
-            Protocol::Anthropic => (address("/messages")?, None),
+        let (chat, embeddings, counts) = match settings.protocol {
+            Protocol::OpenAi => (address("/chat/completions")?, Some(address("/embeddings")?), None),
+            Protocol::Anthropic => (address("/messages")?, None, Some(address("/messages/count_tokens")?)),
         };
         let guard = match metadata_literal(&chat) {
             _ if settings.allow_metadata => guard.open(),
@@ -158,10 +161,12 @@ impl Upstream {
             None => guard,
         };
         let headers = headers::of_calls(&settings)?;
+        let head = |url: Option<Url>| url.map(|url| Head::post(&url, headers.clone())).transpose();
         let server = Server {
             client: Client::new(&chat, guard, settings.connect_timeout)?,
             host: chat.host_str().map(str::to_owned).zip(chat.port_or_known_default()),
-            embeddings: embeddings.map(|url| Head::post(&url, headers.clone())).transpose()?,
+            embeddings: head(embeddings)?,
+            counts: head(counts)?,
             chat: Head::post(&chat, headers)?,
         };
         let slots = Arc::new(Semaphore::new(settings.max_concurrent));
@@ -289,12 +294,11 @@ impl Upstream {
     async fn send(&self, server: &Server, call: Call, body: Bytes) -> Result<Response<Pieces>, CallError> {
         let name = &self.settings.name;
         let head = match call {
-            Call::Chat | Call::Feedback => Some(&server.chat),
-            Call::Embeddings => server.embeddings.as_ref(),
+            Call::Chat | Call::Feedback => Ok(&server.chat),
+            Call::Embeddings => server.embeddings.as_ref().ok_or("it has no embeddings"),
+            Call::CountTokens => server.counts.as_ref().ok_or("it counts no tokens"),
         };
-        let Some(head) = head else {
-            return Err(CallError::Unusable(name.clone(), "it has no embeddings".to_owned()));
-        };
+        let head = head.map_err(|why| CallError::Unusable(name.clone(), why.to_owned()))?;
         let answer = server.client.send(head, body).await.map_err(|failure| match failure {
             Failure::Timeout => CallError::Timeout(name.clone(), "no connection in time"),
             Failure::Broken(error) => {

@@ -20,9 +20,12 @@ use serde::de::DeserializeOwned;
 use waltz_exchange::id;
 use waltz_exchange::openai::{ApiError, Retry};
 
+use crate::api::count_tokens::COUNT_TOKENS;
+use crate::api::embeddings::EMBEDDINGS;
 use crate::api::run::RUN;
 use crate::api::{
-    admin, embeddings, evaluate, health, metrics, models, moderations, outcomes, plan, run, sessions, switch,
+    admin, count_tokens, embeddings, evaluate, health, metrics, models, moderations, outcomes, plan, run,
+    sessions, switch,
 };
 use crate::auth::{Caller, authenticate};
 use crate::client::Client;
@@ -57,7 +60,8 @@ struct RequestId(String);
 /// Every path of the gateway but those of chats, which [`answer`] knows itself.
 pub fn router(gateway: Arc<Gateway>) -> Router {
     Router::new()
-        .route("/v1/embeddings", post(embed))
+        .route(EMBEDDINGS, post(embed))
+        .route(COUNT_TOKENS, post(count))
         .route("/v1/moderations", post(moderate))
         .route("/v1/models", get(list_models))
         .route("/v1/models/{*id}", get(show_model))
@@ -81,7 +85,7 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
             get(async || reply::response(StatusCode::OK, reply::json_headers(), OPENAPI.into())),
         )
         .fallback(async |uri: Uri| reply_error(uri.path(), &not_found(uri.path())))
-        .method_not_allowed_fallback(async |uri: Uri| reply::error(&wrong_method(uri.path())))
+        .method_not_allowed_fallback(async |uri: Uri| reply_error(uri.path(), &wrong_method(uri.path())))
         .with_state(gateway)
 }
 
@@ -205,7 +209,17 @@ impl Admitted {
 }
 
 async fn embed(State(gateway): Shared, admitted: Admitted, body: Body) -> Response {
-    exchange(gateway, admitted, body, "/v1/embeddings", embeddings::run).await
+    exchange(gateway, admitted, body, EMBEDDINGS, |gateway, live, incoming, client| {
+        embeddings::PASS.run(gateway, live, incoming, client)
+    })
+    .await
+}
+
+async fn count(State(gateway): Shared, admitted: Admitted, body: Body) -> Response {
+    exchange(gateway, admitted, body, COUNT_TOKENS, |gateway, live, incoming, client| {
+        count_tokens::PASS.run(gateway, live, incoming, client)
+    })
+    .await
 }
 
 async fn judge(State(gateway): Shared, admitted: Admitted, body: Body) -> Response {

@@ -11,6 +11,8 @@ use waltz_exchange::record::{Attempt, Decision, ExchangeRecord};
 
 pub use parent::{Parent, Sampler, traceparent};
 
+use crate::api::count_tokens::COUNT_TOKENS;
+use crate::api::embeddings::EMBEDDINGS;
 use crate::live::Live;
 use crate::metrics::Metrics;
 
@@ -117,7 +119,7 @@ fn count(record: &ExchangeRecord) -> usize {
 
 /// Whether an answer was drafted or judged, rather than refused unread or passed through.
 fn is_workflow(record: &ExchangeRecord) -> bool {
-    record.decision != Decision::Invalid && record.endpoint != "/v1/embeddings"
+    record.decision != Decision::Invalid && ![EMBEDDINGS, COUNT_TOKENS].contains(&record.endpoint.as_str())
 }
 
 fn spans(record: &ExchangeRecord, live: &Live, trace: u128, remote: u64) -> Vec<Span> {
@@ -233,7 +235,11 @@ fn call_attributes(
 }
 
 fn operation(attempt: &Attempt) -> &'static str {
-    if attempt.purpose == "embeddings" { "embeddings" } else { "chat" }
+    match attempt.purpose.as_str() {
+        "embeddings" => "embeddings",
+        "count_tokens" => "count_tokens",
+        _ => "chat",
+    }
 }
 
 fn text(text: &str) -> Attribute {

@@ -38,6 +38,7 @@ pub(crate) async fn serve(listener: TcpListener, script: Script) -> std::io::Res
     let router = Router::new()
         .route("/v1/chat/completions", post(chat))
         .route("/v1/embeddings", post(embeddings))
+        .route("/v1/messages/count_tokens", post(count_tokens))
         .route("/v1/models", get(models))
         .route("/_mock/requests", get(requests))
         .with_state(mock);
@@ -59,6 +60,11 @@ async fn requests(State(mock): State<Mock>) -> Response {
 async fn embeddings(State(mock): State<Mock>, request: Request) -> Response {
     let body = mock.note("/v1/embeddings", request).await;
     json_response(&wire::embeddings(&body))
+}
+
+async fn count_tokens(State(mock): State<Mock>, request: Request) -> Response {
+    let body = mock.note("/v1/messages/count_tokens", request).await;
+    json_response(&json!({"input_tokens": wire::words(&body["system"]) + wire::words(&body["messages"])}))
 }
 
 async fn chat(State(mock): State<Mock>, request: Request) -> Response {

@@ -114,3 +114,13 @@ def test_the_exchange_is_on_record(start):
     session = world.http().get(f"/waltz/v1/sessions/{raw.headers['x-waltz-session-id']}").json()
     record = session["exchanges"][0]["record"]
     assert (record["endpoint"], record["choices"][0]["final_text"]) == ("/v1/messages", HELP)
+
+
+def test_tokens_are_counted_by_an_upstream_that_can(start):
+    world = start(upstream={"protocol": "anthropic"})
+    counted = client_of(world).messages.count_tokens(model="mock", system="Be brief.", messages=ASK)
+    assert counted.input_tokens == 4
+    (call,) = world.upstream_calls("/v1/messages/count_tokens")
+    assert call["body"] == {"model": "mock", "system": "Be brief.", "messages": ASK}
+    with pytest.raises(anthropic.NotFoundError, match="no upstream that serves it speaks Anthropic's form"):
+        client_of(start()).messages.count_tokens(model="mock", messages=ASK)

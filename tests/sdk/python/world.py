@@ -119,7 +119,7 @@ class World:
         self.mock = Process(["mock", "--listen", "127.0.0.1:0", "--script", script], "stdout", environment)
         try:
             self.mock_url = self.mock.address(r"(http://\S+)/v1")
-            upstream = {"name": "mock", "url": f"{self.mock_url}/v1", "models": ["mock"]}
+            upstream = {"name": "mock", "url": f"{self.mock_url}/v1", "models": ["mock"], **config.pop("upstream", {})}
             whole = {"upstreams": [upstream], **config}
             file = folder / "waltz.toml"
             file.write_text("".join(f"{key} = {toml(value)}\n" for key, value in whole.items()))

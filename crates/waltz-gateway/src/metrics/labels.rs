@@ -7,6 +7,7 @@ pub(super) const ENDPOINT: Label = Label {
     values: &[
         "/v1/chat/completions",
         "/v1/messages",
+        "/v1/messages/count_tokens",
         "/v1/embeddings",
         "/waltz/v1/evaluate",
         "/waltz/v1/run",
@@ -61,7 +62,7 @@ pub(super) const DEGRADED: Label =
     Label { name: "reason", values: &["judge_unparsable", "judge_timeout", "judge_unavailable", "other"] };
 pub(super) const PURPOSE: Label = Label {
     name: "purpose",
-    values: &["draft", "feedback", "revision", "self_check", "embeddings", "other"],
+    values: &["draft", "feedback", "revision", "self_check", "embeddings", "count_tokens", "other"],
 };
 pub(super) const CALL_ERROR: Label = Label {
     name: "kind",

@@ -99,6 +99,18 @@ pub(super) fn embeddings(body: &Value) -> Value {
     json!({"object": "list", "data": data, "model": body["model"], "usage": {"prompt_tokens": 1, "total_tokens": 1}})
 }
 
+/// How many words a system prompt or messages of Anthropic's form hold.
+pub(super) fn words(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.split_whitespace().count(),
+        Value::Array(items) => items.iter().map(words).sum(),
+        Value::Object(fields) => {
+            ["content", "text"].iter().filter_map(|name| fields.get(*name)).map(words).sum()
+        }
+        _ => 0,
+    }
+}
+
 fn head(asked: &Asked, object: &str) -> Map<String, Value> {
     let fields =
         json!({"id": asked.answer_id, "object": object, "created": 1_700_000_000, "model": asked.model});

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Reply, attempts};
+use crate::harness::{Gateway, Mock, Reply, attempts};
 use crate::wire::{DONE, EVENTS, Wire, completion, finish, says};
 
 const SENTENCE: &str = "A harmless sentence about the old harbour and its many ships. ";
@@ -312,4 +312,49 @@ async fn a_message_that_says_nothing_is_refused_and_no_stop_sequence_is_lost() {
     assert_eq!(wire.calls(), 0);
     ask(&gateway, json!({"stop_sequences": ["\n\n", "END"]})).await;
     assert_eq!(asked.recv().await.unwrap()["stop_sequences"], json!(["\n\n", "END"]));
+}
+
+#[tokio::test]
+async fn tokens_are_counted_by_an_upstream_of_the_form_and_by_nobody_else() {
+    const COUNT: &str = "/v1/messages/count_tokens";
+    let mock = Mock::start("");
+    let config = format!(
+        "{}models = [\"openai\", \"both\"]\n{}models = [\"claude\", \"both\"]\nprotocol = \"anthropic\"\nkey_env = \"CLAUDE_KEY\"\n{}",
+        mock.upstream("first"),
+        mock.upstream("second"),
+        "[pii]\nrequest = \"mask\"\n",
+    );
+    let gateway = Gateway::start(&config, &[("CLAUDE_KEY", "the-key")]);
+    let body = |model: &str| {
+        json!({"model": model, "system": "Be very brief.",
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "Write to ann@example.org today"}]}]})
+    };
+    for model in ["claude", "both"] {
+        let reply = gateway.post(COUNT, body(model).to_string(), &[("x-api-key", "the-clients")]).await;
+        assert_eq!((reply.status, reply.json()), (200, json!({"input_tokens": 7})), "{}", reply.text);
+        assert_eq!(reply.header("x-waltz-decision"), "passthrough");
+        let asked = mock.requests().await.pop().unwrap();
+        assert_eq!(asked["path"], COUNT);
+        assert_eq!(asked["headers"]["x-api-key"], "the-key");
+        assert_eq!(asked["headers"]["anthropic-version"], "2023-06-01");
+        assert_eq!(asked["body"]["model"], model);
+        assert!(!asked["body"].to_string().contains("ann@"), "{asked}");
+        let record = gateway.record_of(&reply).await;
+        assert_eq!((&record["endpoint"], &record["decision"]), (&json!(COUNT), &json!("passthrough")));
+        assert_eq!(record["attempts"][0]["purpose"], "count_tokens");
+    }
+    let calls = mock.requests().await.len();
+    let no_messages = json!({"model": "claude"});
+    for (body, status, kind, said) in [
+        (body("openai"), 404, "not_found_error", "no upstream that serves it speaks Anthropic's form"),
+        (body("nobody"), 404, "not_found_error", "does not exist here"),
+        (no_messages, 400, "invalid_request_error", "`messages` must be an array"),
+    ] {
+        let reply = gateway.post(COUNT, body.to_string(), &[]).await;
+        let told = reply.json();
+        assert_eq!((reply.status, &told["type"]), (status, &json!("error")), "{told}");
+        assert_eq!(told["error"]["type"], kind);
+        assert!(told["error"]["message"].as_str().unwrap().contains(said), "{told}");
+    }
+    assert_eq!(mock.requests().await.len(), calls, "nobody is asked who cannot know");
 }

@@ -338,7 +338,7 @@ async fn unknown_paths_and_methods_answer_in_the_same_form() {
         assert_eq!((sent.status().as_u16(), allow), (404, Some(allowed.join(","))), "{path}");
         let error: Value = serde_json::from_str(&sent.text().await.unwrap()).unwrap();
         let (field, word) = match path.as_str() {
-            "/v1/messages" => ("type", "not_found_error"),
+            "/v1/messages" | "/v1/messages/count_tokens" => ("type", "not_found_error"),
             _ => ("code", "unknown_url"),
         };
         assert_eq!(error["error"][field], word, "{path}: {error}");
