@@ -13,6 +13,7 @@ mod connector;
 mod fallback;
 mod headers;
 mod hook;
+mod listing;
 mod mailbox;
 
 use std::net::IpAddr;
@@ -30,6 +31,7 @@ use client::{Client, Failure, Head};
 pub use fallback::{Course, post_with_fallback};
 pub use hook::Hook;
 use http::Response;
+use listing::Listing;
 pub use mailbox::Mailbox;
 use secrecy::SecretString;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -129,6 +131,8 @@ struct Server {
     chat: Head,
     embeddings: Option<Head>,
     counts: Option<Head>,
+    models: Head,
+    listing: Listing,
 }
 
 /// An upstream and the model to ask it for.
@@ -155,6 +159,11 @@ impl Upstream {
             Protocol::OpenAi => (address("/chat/completions")?, Some(address("/embeddings")?), None),
             Protocol::Anthropic => (address("/messages")?, None, Some(address("/messages/count_tokens")?)),
         };
+        let models = address(match settings.protocol {
+            Protocol::OpenAi => "/models",
+            // Pages are short unless a longer one is asked for.
+            Protocol::Anthropic => "/models?limit=1000",
+        })?;
         let guard = match metadata_literal(&chat) {
             _ if settings.allow_metadata => guard.open(),
             Some(address) => return Err(SetupError::Metadata(address)),
@@ -167,6 +176,8 @@ impl Upstream {
             host: chat.host_str().map(str::to_owned).zip(chat.port_or_known_default()),
             embeddings: head(embeddings)?,
             counts: head(counts)?,
+            models: Head::get(&models, headers.clone())?,
+            listing: Listing::default(),
             chat: Head::post(&chat, headers)?,
         };
         let slots = Arc::new(Semaphore::new(settings.max_concurrent));

@@ -1,10 +1,12 @@
 //! The running gateway: what a reload swaps as a whole, and what stays.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use futures_util::future::join_all;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -243,7 +245,7 @@ impl Live {
         self.upstreams.iter().filter_map(|upstream| upstream.local_model()).find(|model| model.is_encoder())
     }
 
-    /// Every model name that can be asked for; an upstream that serves any model adds none.
+    /// Every model name that the configuration has; an upstream that serves any model adds none.
     pub fn models(&self) -> Vec<(String, String)> {
         let mut models: Vec<(String, String)> = Vec::new();
         for agent in &self.agents {
@@ -253,6 +255,22 @@ impl Live {
             for model in upstream.models().iter().filter(|model| *model != "*") {
                 if !models.iter().any(|(known, _)| known == model) {
                     models.push((model.clone(), upstream.name().to_owned()));
+                }
+            }
+        }
+        models
+    }
+
+    /// The same with the names that upstreams which serve any model give themselves.
+    pub async fn all_models(&self) -> Vec<(String, String)> {
+        let mut models = self.models();
+        let mut known: HashSet<String> = models.iter().map(|(model, _)| model.clone()).collect();
+        let lists = join_all(self.upstreams.iter().map(|upstream| upstream.listed_models())).await;
+        for (upstream, list) in self.upstreams.iter().zip(lists) {
+            // Under the prefix agents are asked for, and nothing else.
+            for model in list.into_iter().filter(|model| !model.starts_with(AGENT_PREFIX)) {
+                if known.insert(model.clone()) {
+                    models.push((model, upstream.name().to_owned()));
                 }
             }
         }

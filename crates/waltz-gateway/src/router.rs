@@ -252,7 +252,7 @@ async fn report_outcome(State(gateway): Shared, admitted: Admitted, body: Body) 
 }
 
 async fn list_models(admitted: Admitted) -> Response {
-    models::list(&admitted.live)
+    models::list(&admitted.live).await
 }
 
 async fn show_model(admitted: Admitted, Named(id): Named<String>) -> Response {

@@ -71,8 +71,19 @@ impl Client {
 }
 
 impl Head {
-    /// The head of posts to an address. A name and a password that stand in it become a header.
-    pub(super) fn post(url: &Url, mut headers: HeaderMap) -> Result<Self, SetupError> {
+    /// The head of posts to an address.
+    pub(super) fn post(url: &Url, headers: HeaderMap) -> Result<Self, SetupError> {
+        Self::new(Method::POST, url, headers)
+    }
+
+    /// The head of questions without a body.
+    pub(super) fn get(url: &Url, mut headers: HeaderMap) -> Result<Self, SetupError> {
+        headers.remove(header::CONTENT_TYPE);
+        Self::new(Method::GET, url, headers)
+    }
+
+    /// A name and a password that stand in the address become a header.
+    fn new(method: Method, url: &Url, mut headers: HeaderMap) -> Result<Self, SetupError> {
         let (bare, authorization) = credentials(url);
         if let Some(value) = authorization {
             headers.entry(header::AUTHORIZATION).or_insert(value);
@@ -87,7 +98,7 @@ impl Head {
             headers.entry(header::HOST).or_insert(host);
         }
         let mut parts = Request::new(()).into_parts().0;
-        parts.method = Method::POST;
+        parts.method = method;
         parts.uri = Uri::try_from(bare.as_str()).map_err(|error| SetupError::Url(error.to_string()))?;
         parts.headers = headers;
         Ok(Self(parts))

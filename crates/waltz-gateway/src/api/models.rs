@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use crate::live::Live;
 use crate::{reply, route};
 
-/// Lists every model that can be asked for.
-pub fn list(live: &Live) -> Response {
-    let data: Vec<Value> = live.models().iter().map(|(id, owner)| model(id, owner)).collect();
+/// Lists every model that can be asked for, as far as it is known.
+pub async fn list(live: &Live) -> Response {
+    let data: Vec<Value> = live.all_models().await.iter().map(|(id, owner)| model(id, owner)).collect();
     reply::json(&json!({"object": "list", "data": data}))
 }
 

@@ -275,3 +275,25 @@ async fn behaviour_20_a_newcomers_first_exchange_works_without_any_configuration
     );
     assert_eq!(gateway.stop(), Some(0));
 }
+
+#[tokio::test]
+async fn an_upstream_that_serves_any_model_is_asked_which() {
+    let (mock, claude) = (Mock::start(""), Mock::start(""));
+    let config = format!(
+        "{}models = [\"named\", \"*\"]\n{}protocol = \"anthropic\"\n{}",
+        mock.upstream("first"),
+        claude.upstream("second"),
+        "[[upstreams]]\nname = \"away\"\nurl = \"http://127.0.0.1:9/v1\"\n",
+    );
+    let gateway = Gateway::start(&config, &[("WALTZ_LOG", "waltz_coach=debug")]);
+    let listed = async || {
+        let listed = gateway.get("/v1/models", &[]).await.json();
+        let owned = |model: &Value| (model["id"].clone(), model["owned_by"].clone());
+        listed["data"].as_array().unwrap().iter().map(owned).collect::<Vec<_>>()
+    };
+    let models = [(json!("named"), json!("first")), (json!("mock"), json!("first"))];
+    assert_eq!(listed().await, models);
+    gateway.says("an upstream does not list its models").await;
+    drop((mock, claude));
+    assert_eq!(listed().await, models, "a list is kept for a while");
+}

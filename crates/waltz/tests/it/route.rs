@@ -573,7 +573,7 @@ async fn chat_requests_find_their_agent_on_both_protocols() {
     let models = gateway.get("/v1/models", &[]).await.json();
     let ids: Vec<&str> =
         models["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap()).collect();
-    assert_eq!(ids, ["waltz/coder", "waltz/poet"]);
+    assert_eq!(ids, ["waltz/coder", "waltz/poet", "mock"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
