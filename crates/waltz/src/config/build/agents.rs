@@ -35,6 +35,12 @@ impl Check<'_> {
                 let message = "must be http:// or https:// with a host, and without credentials, query or fragment; or local: and the name of a model";
                 self.mistake(at("url"), message);
             }
+            if let Some((meant, call)) = without_call(&upstream.url).filter(|_| local.is_none()) {
+                self.mistake(
+                    at("url"),
+                    format!("waltz appends `{call}` and other paths itself: give `{meant}`"),
+                );
+            }
             if upstream.models.is_empty() {
                 self.mistake(at("models"), "must name at least one model, or \"*\" for any");
             }
@@ -171,6 +177,13 @@ impl Check<'_> {
     }
 }
 
+/// The address that is meant where one ends in the path of a call, and that path.
+fn without_call(url: &str) -> Option<(&str, &'static str)> {
+    let calls = ["/chat/completions", "/completions", "/embeddings", "/messages"];
+    let url = url.trim_end_matches('/');
+    calls.into_iter().find_map(|call| Some((url.strip_suffix(call)?.trim_end_matches('/'), call)))
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -178,6 +191,31 @@ mod tests {
     use waltz_model::{ModelName, PullSettings, pull};
 
     use super::*;
+
+    #[test]
+    fn an_address_of_a_call_is_a_mistake_that_names_the_one_that_is_meant() {
+        let models = Models::new(Path::new("none"));
+        let told = |url: &str| {
+            let raw: raw::Upstream = toml::from_str(&format!("name = \"a\"\nurl = \"{url}\"\n")).unwrap();
+            let mut check = Check::new(&[], &[], Path::new(""));
+            check.upstreams(&[raw], &models, Vec::new(), &[]);
+            let said = check.mistakes.iter().map(|mistake| format!("{}: {}", mistake.key, mistake.message));
+            said.collect::<Vec<_>>().join("; ")
+        };
+        for call in ["/chat/completions", "/completions", "/embeddings", "/messages"] {
+            for end in ["", "/"] {
+                let told = told(&format!("https://llm.example/v1{call}{end}"));
+                let wanted =
+                    format!("waltz appends `{call}` and other paths itself: give `https://llm.example/v1`");
+                assert!(told.contains("upstreams[0].url") && told.contains(&wanted), "{told}");
+            }
+        }
+        for sound in
+            ["https://llm.example/v1", "https://llm.example/messages/v1", "https://completions.example"]
+        {
+            assert_eq!(told(sound), "");
+        }
+    }
 
     #[test]
     fn a_model_goes_on_over_a_reload_while_its_file_is_the_same() {
