@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::json::{self, Fields as _};
 pub use choice::Choice;
 pub use words::head_words;
+pub(super) use words::{has_words, is_padding};
 
 /// An answer with its choices taken apart; every other field is kept as it came.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,7 +31,7 @@ pub enum AnswerError {
 }
 
 /// The top-level fields of the form, which hold no words of the answer: what has words in them is read like any other.
-pub const KNOWN_HEAD: [&str; 12] = [
+pub const KNOWN_HEAD: [&str; 13] = [
     "id",
     "object",
     "created",
@@ -39,6 +40,7 @@ pub const KNOWN_HEAD: [&str; 12] = [
     "service_tier",
     "usage",
     "obfuscation",
+    "p",
     "provider",
     "prompt_filter_results",
     "timings",

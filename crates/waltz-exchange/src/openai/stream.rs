@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::answer::{Answer, AnswerError, Choice, index_of, reason_of};
+use super::answer::{Answer, AnswerError, Choice, has_words, index_of, is_padding, reason_of};
 use crate::json::Fields as _;
 
 /// Puts the chunks of a stream together into one answer.
@@ -51,6 +51,11 @@ impl StreamAssembler {
             if self.changes.len() > MOST_CHANGES {
                 return false;
             }
+            // Words are read as they stood first.
+            let read = self.head.field(name).filter(|read| !is_blank(read));
+            if read.is_some_and(|read| read != value) && has_words(name, value) {
+                return false;
+            }
             let latest =
                 self.changes.iter().rev().find(|(changed, _)| changed == name).map(|(_, value)| value);
             let held = latest.or_else(|| self.head.field(name));
@@ -73,6 +78,7 @@ impl StreamAssembler {
                     _ => return Err(AnswerError::Missing("choices")),
                 },
                 "obfuscation" => {}
+                "p" if value.as_str().is_some_and(is_padding) => {}
                 // Usage comes last, and counts all.
                 "usage" => {
                     if !value.is_null() {

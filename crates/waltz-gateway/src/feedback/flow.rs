@@ -47,6 +47,8 @@ pub struct Flow {
     left: Vec<Event>,
     plain: bool,
     unread: bool,
+    /// The vendor behind the upstream that its events name, in words that are read with every window.
+    vendor: Option<String>,
 }
 
 /// What to do after an event.
@@ -133,6 +135,16 @@ const RATED: [&str; 10] = [
     "severity",
 ];
 
+/// Whether a text can be the name of a vendor: a few short words.
+fn is_vendor(name: &str) -> bool {
+    let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || b" .-()&+".contains(&byte);
+    name.len() <= LONGEST_VENDOR && name.split(' ').count() <= MOST_WORDS && name.bytes().all(is_sign)
+}
+
+/// No vendor has a longer name.
+const LONGEST_VENDOR: usize = 40;
+const MOST_WORDS: usize = 4;
+
 /// What an event adds to the answer.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Part {
@@ -145,17 +157,23 @@ pub struct Part {
     pub is_end: bool,
     /// The event says why a choice ended.
     pub finishes: bool,
+    /// The vendor that it names in more than one word.
+    pub vendor: Option<String>,
 }
 
 impl Part {
     /// Reads a chunk.
     pub fn of(chunk: &Map<String, Value>) -> Self {
         let choices = chunk.get("choices").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let words = head_words(chunk);
+        let vendor = chunk.get("provider").and_then(Value::as_str).filter(|name| is_vendor(name));
         let known_head = chunk.keys().all(|name| name == "choices" || KNOWN_HEAD.contains(&name.as_str()))
-            && head_words(chunk).is_empty();
+            && words.iter().all(|word| Some(*word) == vendor);
+        let vendor = vendor.filter(|name| words.contains(name)).map(str::to_owned);
         let finishes =
             choices.iter().any(|choice| choice.get("finish_reason").is_some_and(|reason| !reason.is_null()));
-        let mut part = Self { text: String::new(), plain: known_head, is_end: choices.is_empty(), finishes };
+        let is_end = choices.is_empty();
+        let mut part = Self { text: String::new(), plain: known_head, is_end, finishes, vendor };
         for choice in choices {
             let Some(choice) = choice.as_object() else {
                 part.plain = false;
@@ -198,6 +216,7 @@ impl Flow {
             left: Vec::new(),
             plain: true,
             unread: false,
+            vendor: None,
         }
     }
 
@@ -208,7 +227,12 @@ impl Flow {
 
     /// Takes the next event.
     pub fn push(&mut self, event: Event, part: &Part) -> Next {
-        self.plain &= part.plain;
+        if self.vendor.is_none() {
+            self.vendor.clone_from(&part.vendor);
+        }
+        // Names that change could spell a text.
+        let plain = part.plain && (part.vendor.is_none() || part.vendor == self.vendor);
+        self.plain &= plain;
         if part.is_end {
             // Usage and the like go last, after what waltz has to say.
             self.left.push(event);
@@ -222,7 +246,7 @@ impl Flow {
         self.held.push(event);
         let due = self.window.push(&part.text);
         match self.release {
-            Release::Windows(_) if !part.plain || due == Due::Never => {
+            Release::Windows(_) if !plain || due == Due::Never => {
                 self.release = Release::Whole;
                 Next::Wait
             }
@@ -232,9 +256,14 @@ impl Flow {
         }
     }
 
-    /// What must be judged now.
+    /// What must be judged now: the window, and what its events say beside it.
     pub fn judged(&self) -> String {
-        self.window.judged()
+        let mut judged = self.window.judged();
+        if let Some(vendor) = &self.vendor {
+            judged.push('\n');
+            judged.push_str(vendor);
+        }
+        judged
     }
 
     /// Everything the draft said so far; nothing of an unread one.

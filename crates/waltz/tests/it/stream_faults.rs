@@ -342,6 +342,29 @@ async fn fault_F35_size_side_channel() {
 }
 
 #[tokio::test]
+async fn vendors_of_several_words_and_padding_hold_no_stream() {
+    let alphabet = "abcdefghijklmnopqrstuvwxyz0123456789";
+    for (last, release) in [("Google Vertex", "sentence"), ("Another Vendor", "whole")] {
+        let mut events = String::new();
+        for number in 0..30 {
+            let vendor = if number < 29 { "Google Vertex" } else { last };
+            let chunk = json!({"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m",
+                "provider": vendor, "p": alphabet[..number],
+                "choices": [{"index": 0, "delta": {"content": SENTENCE}, "finish_reason": null}]});
+            events.push_str(&format!("data: {chunk}\n\n"));
+        }
+        let wire = Wire::saying(format!("{EVENTS}{events}{}{DONE}", finish())).await;
+        let gateway = Gateway::start(&wire.upstream("main"), &[]);
+        let reply = gateway.ask_stream("hi").await;
+        let record = gateway.record_of(&reply).await;
+        assert_eq!(record["scanned"]["release"], release, "{}", reply.text);
+        assert_eq!(reply.streamed(), SENTENCE.repeat(30));
+        assert!(reply.text.contains("Google Vertex") && !reply.text.contains("Another Vendor"));
+        assert!(reply.text.contains(&format!(r#""p":"{}""#, &alphabet[..20])), "{}", reply.text);
+    }
+}
+
+#[tokio::test]
 async fn held_streams_get_heartbeats() {
     // Chunks come faster than heartbeats are due, so that only the time since the last frame can trigger one.
     let mock = Mock::start("[[reply]]\nchunk_delay_ms = 40\nchunk_letters = 1\n");

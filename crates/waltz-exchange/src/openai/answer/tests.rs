@@ -310,6 +310,28 @@ fn a_stream_that_changes_what_stands_around_its_choices_is_noticed() {
     assert_eq!(assembler.finish().unwrap().head["system_fingerprint"], "fp_1");
 }
 
+#[test]
+fn words_around_the_choices_may_not_change_and_padding_may() {
+    let chunk =
+        |vendor: &str, padding: &str| into_object(json!({"provider": vendor, "p": padding, "choices": []}));
+    let mut assembler = StreamAssembler::default();
+    for (vendor, padding, keeps) in [
+        ("Vendor", "abcd", true),
+        ("Vendor", "abcdefghijklmnopqrstuvwxyz0123456789ab", true),
+        ("Other", "a", true),
+        ("Vendor", "abcdefghijklmnopqrstuvwxyzAB", true),
+        ("Another Vendor", "a", false),
+    ] {
+        let chunk = chunk(vendor, padding);
+        assert_eq!(assembler.keeps_head(&chunk), keeps, "{vendor} {padding}");
+        assembler.push(chunk).unwrap();
+    }
+    let end = json!({"p": "said so", "choices": [{"index": 0, "delta": {"content": "a"}}]});
+    assembler.push(into_object(end)).unwrap();
+    let answer = assembler.finish().unwrap();
+    assert_eq!(answer.head_text(), "said so", "what is no padding is read");
+}
+
 /// How long this thread has been on a processor: what others do on the machine does not count.
 fn on_processor() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);

@@ -52,7 +52,8 @@ pub(super) fn collect_words<'a>(name: &str, value: &'a Value, words: &mut Vec<&'
     match value {
         Value::String(text) => {
             let names = || NAMING.contains(&name) && (is_name(text) || is_encoded(text));
-            if !text.is_empty() && !names() {
+            let pads = || name == "p" && is_padding(text);
+            if !text.is_empty() && !names() && !pads() {
                 words.push(text);
             }
         }
@@ -121,6 +122,25 @@ fn collect_phrases<'a>(name: &'a str, value: &'a Value, words: &mut Vec<&'a str>
         Value::Object(fields) => fields.iter().for_each(|(name, inner)| collect_phrases(name, inner, words)),
         _ => {}
     }
+}
+
+/// Whether a string is what some servers fill events up with: the alphabet in its order, again and again. It says nothing, however
+/// long it is.
+pub(in crate::openai) fn is_padding(text: &str) -> bool {
+    let alphabets = [
+        "abcdefghijklmnopqrstuvwxyz0123456789",
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789",
+    ];
+    alphabets
+        .iter()
+        .any(|alphabet| text.bytes().zip(alphabet.bytes().cycle()).all(|(sign, wanted)| sign == wanted))
+}
+
+/// Whether a value of a field has words.
+pub(in crate::openai) fn has_words(name: &str, value: &Value) -> bool {
+    let mut words = Vec::new();
+    collect_words(name, value, &mut words);
+    !words.is_empty()
 }
 
 /// Leaves the counts of a usage and nothing that could be words.

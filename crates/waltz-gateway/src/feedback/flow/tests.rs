@@ -37,6 +37,10 @@ fn events_that_say_nothing_beside_their_text_are_plain() {
     for (choice, head) in [
         (json!({"logprobs": null, "stop_reason": null, "token_ids": null}), json!({})),
         (json!({"native_finish_reason": null, "logprobs": null}), json!({"provider": "Vendor"})),
+        (json!({}), json!({"provider": "Google Vertex"})),
+        (json!({}), json!({"p": "abcdefghijklmnopqrstuvwxyz0123456789abc"})),
+        (json!({}), json!({"p": "abcdefghijklmnopqrstuvwxyzABCDE"})),
+        (json!({}), json!({"p": ""})),
         (
             json!({"delta": {"role": "assistant", "content": "Hi", "reasoning": null, "reasoning_details": []}}),
             json!({}),
@@ -65,9 +69,41 @@ fn events_that_say_nothing_beside_their_text_are_plain() {
         (json!({"content_filter_results": {"hate": {"filtered": 7}}}), json!({})),
         (json!({}), json!({"x_groq": {"error": "said so"}})),
         (json!({}), json!({"said": 1})),
+        (json!({}), json!({"p": "said"})),
+        (json!({}), json!({"p": "abcdefgh said"})),
+        (json!({}), json!({"p": ["said"]})),
+        (json!({}), json!({"provider": "a name that has too many words"})),
+        (json!({}), json!({"provider": "said: so"})),
+        (json!({}), json!({"provider": ["Google Vertex"]})),
+        (json!({}), json!({"provider": "Google Vertex", "model": "said so"})),
     ] {
         assert!(!plain(choice.clone(), head.clone()), "{choice} {head}");
     }
+}
+
+#[test]
+fn a_vendor_of_several_words_is_read_with_every_window_and_never_changes() {
+    let named = |text: &str, vendor: &str| {
+        let chunk = json!({"provider": vendor, "choices": [{"index": 0, "delta": {"content": text}}]});
+        (Event { name: String::new(), data: chunk.to_string() }, Part::of(chunk.as_object().unwrap()))
+    };
+    let sentence = "A harmless sentence about the old harbour and its many ships, which came from far away. ";
+    let mut flow = Flow::new(Release::Windows(Pace::Sentence));
+    let mut windows = 0;
+    for _ in 0..20 {
+        let (event, part) = named(sentence, "Google Vertex");
+        if flow.push(event, &part) == Next::Judge {
+            windows += 1;
+            assert!(flow.judged().ends_with("\nGoogle Vertex"), "{}", flow.judged());
+            assert!(matches!(flow.settle(&Verdict::default()), Settled::Send(_)));
+        }
+    }
+    assert!(windows > 1 && flow.is_plain());
+    let (event, part) = named(sentence, "Amazon Bedrock");
+    assert_eq!(
+        (flow.push(event, &part), flow.release(), flow.is_plain()),
+        (Next::Wait, Release::Whole, false)
+    );
 }
 
 struct Outcome {
