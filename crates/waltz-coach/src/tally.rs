@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use waltz_exchange::openai::Answer;
 use waltz_exchange::record::Attempt;
 
-use crate::upstream::CallError;
+use crate::upstream::{ABANDONED, CallError};
 
 /// Calls and tokens, as far as upstreams reported them; nothing is guessed.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,10 +27,14 @@ pub struct Tally {
 
 impl Tally {
     /// The answer of the last call for a purpose has ended, well or with an error. A call that gave no answer
-    /// was noted when it failed.
+    /// was noted when it failed; one that was given up tells why.
     pub fn ended(&mut self, purpose: &str, error: Option<&CallError>) {
         let called = self.attempts.iter_mut().rfind(|attempt| attempt.purpose == purpose);
-        if let Some(attempt) = called.filter(|attempt| attempt.error.is_none()) {
+        let is_open = |attempt: &&mut Attempt| match &attempt.error {
+            None => true,
+            Some(word) => word == ABANDONED && error.is_some(),
+        };
+        if let Some(attempt) = called.filter(is_open) {
             // The wall clock may be set back meanwhile; the answer did not begin after its end.
             let taken = Timestamp::now().duration_since(attempt.at).as_secs_f64() * 1e3;
             attempt.duration_ms = attempt.duration_ms.max(taken);
@@ -81,16 +85,24 @@ mod tests {
             error: error.map(str::to_owned),
             duration_ms: 1.0,
         };
-        let attempts =
-            vec![attempt("draft", None), attempt("draft", None), attempt("feedback", Some("shed"))];
+        let attempts = vec![
+            attempt("draft", None),
+            attempt("draft", None),
+            attempt("feedback", Some("shed")),
+            attempt("revision", Some(ABANDONED)),
+            attempt("self_check", Some(ABANDONED)),
+        ];
         let mut tally = Tally { attempts, ..Tally::default() };
         let late = CallError::Timeout(String::new(), "too late");
         tally.ended("draft", Some(&late));
         tally.ended("feedback", Some(&late));
         tally.ended("revision", None);
+        tally.ended("self_check", Some(&late));
         let told = |attempt: &Attempt| (attempt.duration_ms >= 5_000.0, attempt.error.clone());
         let told: Vec<(bool, Option<String>)> = tally.attempts.iter().map(told).collect();
         let word = |word: &str| Some(word.to_owned());
-        assert_eq!(told, [(false, None), (true, word("timeout")), (false, word("shed"))]);
+        let abandoned = (false, word(ABANDONED));
+        let timeout = (true, word("timeout"));
+        assert_eq!(told, [(false, None), timeout.clone(), (false, word("shed")), abandoned, timeout]);
     }
 }

@@ -28,7 +28,7 @@ pub use budget::RetryBudget;
 use bytes::Bytes;
 pub use call_error::CallError;
 use client::{Client, Failure, Head};
-pub use fallback::{Course, post_with_fallback};
+pub use fallback::{ABANDONED, Course, post_with_fallback};
 pub use hook::Hook;
 use http::Response;
 use listing::Listing;

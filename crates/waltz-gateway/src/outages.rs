@@ -64,8 +64,7 @@ impl Outages {
     }
 }
 
-/// What failed. A call that was given up because its client went away is no failure of its upstream; one that the judge had
-/// no more time for is.
+/// What failed. A call that was given up because its client went away is no failure of its upstream.
 fn troubles(record: &ExchangeRecord) -> impl Iterator<Item = Trouble> {
     let gone = record.decision == Decision::ClientGone;
     record.attempts.iter().filter_map(move |attempt| {

@@ -8,6 +8,9 @@ use waltz_exchange::record::Attempt;
 
 use super::{Body, Call, CallError, RetryBudget, Target};
 
+/// What records say of a call for whose end nobody waited.
+pub const ABANDONED: &str = "abandoned";
+
 /// How far a call has come on its way through the targets. It is kept where an answer may yet fail after it
 /// began: the search then goes on from there.
 #[derive(Debug, Default)]
@@ -97,8 +100,8 @@ fn retries_help(error: &CallError) -> bool {
     !matches!(error, CallError::Shed(_) | CallError::Timeout(..) | CallError::Status { status: 429, .. })
 }
 
-/// What stays on record of a call if nobody waits for its end: the client hung up, or the judge's time is
-/// over.
+/// What stays on record of a call if nobody waits for its end: the client hung up, or the gateway
+/// stops.
 fn abandoned(purpose: &str, target: &Target) -> Attempt {
     Attempt {
         purpose: purpose.to_owned(),
@@ -106,7 +109,7 @@ fn abandoned(purpose: &str, target: &Target) -> Attempt {
         model: target.model.clone(),
         at: Timestamp::now(),
         status: None,
-        error: Some("abandoned".to_owned()),
+        error: Some(ABANDONED.to_owned()),
         duration_ms: 0.0,
     }
 }

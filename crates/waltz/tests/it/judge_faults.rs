@@ -252,15 +252,14 @@ async fn suspicious(answers: &'static str, timeout_ms: u32, config: &str) -> (Re
     let reply = gateway.ask_stream(SUSPICIOUS).await;
     let record = gateway.record_of(&reply).await;
     assert_eq!(judge.calls(), answers.len(), "{}", reply.text);
-    let asked = answers
-        .chars()
-        .map(|answer| if answer == 'y' { (Some(200), None) } else { (None, Some("abandoned")) });
+    let asked =
+        answers.chars().map(|answer| if answer == 'y' { (Some(200), None) } else { (None, Some("timeout")) });
     let draft = std::iter::once((Some(200), None));
     assert_eq!(attempts(&record), draft.chain(asked).collect::<Vec<_>>());
     if answers.contains('n') {
         let log = gateway.says("a call of an upstream failed").await;
         let told = log.lines().filter(|line| line.contains("a call of an upstream failed"));
-        let named = |line: &str| line.contains(r#""upstream":"judge","kind":"abandoned""#);
+        let named = |line: &str| line.contains(r#""upstream":"judge","kind":"timeout""#);
         assert_eq!(told.map(named).collect::<Vec<_>>(), [true], "{log}");
     }
     assert!(reply.text.ends_with(crate::wire::DONE), "{}", reply.text);
