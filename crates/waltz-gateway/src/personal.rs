@@ -120,7 +120,7 @@ pub struct Treated {
     pub counts: Counts,
 }
 
-/// Applies the policy to the body of a request; the error names what is refused.
+/// Applies the policy to the body of a request; the error names what is refused, and the field that holds it.
 pub fn treat_request(body: &Map<String, Value>, policy: &PersonalPolicy) -> (Treated, Option<ApiError>) {
     let mut treated = Treated::default();
     if policy.request.is_idle() {
@@ -131,10 +131,16 @@ pub fn treat_request(body: &Map<String, Value>, policy: &PersonalPolicy) -> (Tre
     let texts = |visit: &mut dyn FnMut(&str)| {
         body.iter().for_each(|(name, value)| fields::visit(name, value, false, visit));
     };
-    texts(&mut |text| changes.survey(text));
-    if let Some(kind) = changes.refused {
+    let mut error = None;
+    for (name, value) in body {
+        fields::visit(name, value, false, &mut |text| changes.survey(text));
+        if let (Some(kind), None) = (changes.refused, &error) {
+            error = Some(refused(kind, name));
+        }
+    }
+    if error.is_some() {
         treated.counts = changes.counts;
-        return (treated, Some(refused(kind)));
+        return (treated, error);
     }
     if changes.changes {
         texts(&mut |text| changes.vault.reserve(text));
@@ -237,7 +243,7 @@ fn around(name: &str, is_json: bool) -> Around {
     if name == "arguments" || (name == "content" && is_json) { Around::Json } else { Around::Text }
 }
 
-fn refused(kind: PiiKind) -> ApiError {
+fn refused(kind: PiiKind, field: &str) -> ApiError {
     ApiError {
         status: 400,
         kind: "invalid_request_error".into(),
@@ -245,7 +251,7 @@ fn refused(kind: PiiKind) -> ApiError {
             "the request holds {}, which the operator's policy does not let through",
             kind.description()
         ),
-        param: Some("messages".to_owned()),
+        param: Some(field.to_owned()),
         code: "waltz_personal_data".into(),
         retry: Retry::Never,
     }

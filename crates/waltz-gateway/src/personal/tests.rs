@@ -44,6 +44,25 @@ fn request() -> Value {
 }
 
 #[test]
+fn a_refusal_names_the_field_that_holds_what_is_refused() {
+    let refuses = policy(Action::Refuse, Action::Allow);
+    let message = json!([{"role": "user", "content": "I am jane@example.org"}]);
+    for (value, field) in [
+        (json!({"model": "m", "messages": message}), "messages"),
+        (json!({"model": "m", "messages": [], "metadata": {"who": "jane@example.org"}}), "metadata"),
+        (
+            json!({"tools": [{"function": {"description": "for jane@example.org"}}], "messages": message}),
+            "tools",
+        ),
+        (json!({"model": "m", "input": ["jane@example.org"]}), "input"),
+    ] {
+        let (treated, error) = treat_request(&body(value), &refuses);
+        assert_eq!(error.unwrap().param.as_deref(), Some(field));
+        assert!(treated.counts["email"] >= 1);
+    }
+}
+
+#[test]
 fn placeholders_stand_wherever_words_stand_and_come_back() {
     let (sent, treated) = applied(request(), &policy(Action::Placeholder, Action::Allow));
     assert!(!sent.to_string().contains("example.org") && !sent.to_string().contains("4111"), "{sent}");
