@@ -4,6 +4,7 @@
 //!
 //! With the default policy none of this looks at a text, but for the record.
 
+mod data;
 mod fields;
 mod stream;
 

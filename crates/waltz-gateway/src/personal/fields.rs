@@ -1,12 +1,12 @@
 //! The texts of a request or an answer, wherever they stand in its JSON, and texts that are JSON themselves.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 use waltz_exchange::json;
 use waltz_screen::{Around, Vault, find_pii};
 
+use super::data::{self, Names, Piece};
 use super::{Changes, around};
 
 /// Fields that must stay as they are: changed, they would name something else or nothing.
@@ -57,10 +57,17 @@ pub(super) fn visit(name: &str, value: &Value, is_json: bool, visit_text: &mut d
         return;
     }
     match value {
-        Value::String(text) => match inner_json(name, text, is_json) {
-            Some(inner) => visit_data(name, &inner, visit_text),
-            None => visit_text(text),
-        },
+        Value::String(text) if is_inner_json(name, text, is_json) => {
+            data::walk(name, text, &mut |piece| {
+                match piece {
+                    Piece::Name(name) if may_be_personal(name) => visit_text(name),
+                    Piece::Name(_) => {}
+                    Piece::Value(name, written) => visit_text(&labelled(name, written)),
+                }
+                None
+            });
+        }
+        Value::String(text) => visit_text(text),
         Value::Array(items) => items.iter().for_each(|item| visit(name, item, is_json, visit_text)),
         Value::Object(fields) => visit_fields(fields, is_json, visit_text),
         _ => {}
@@ -69,25 +76,8 @@ pub(super) fn visit(name: &str, value: &Value, is_json: bool, visit_text: &mut d
 
 /// Calls `visit_text` with every text of an object, and with names of its fields.
 pub(super) fn visit_fields(fields: &Map<String, Value>, is_json: bool, visit_text: &mut dyn FnMut(&str)) {
-    visit_names(fields, visit_text);
-    fields.iter().for_each(|(name, inner)| visit(name, inner, is_json, visit_text));
-}
-
-fn visit_names(fields: &Map<String, Value>, visit_text: &mut dyn FnMut(&str)) {
     fields.keys().filter(|name| may_be_personal(name)).for_each(|name| visit_text(name));
-}
-
-fn visit_data(name: &str, value: &Value, visit_text: &mut dyn FnMut(&str)) {
-    match value {
-        Value::String(text) => visit_text(&labelled(name, text)),
-        Value::Number(number) => visit_text(&labelled(name, &number.to_string())),
-        Value::Array(items) => items.iter().for_each(|item| visit_data(name, item, visit_text)),
-        Value::Object(fields) => {
-            visit_names(fields, visit_text);
-            fields.iter().for_each(|(name, inner)| visit_data(name, inner, visit_text));
-        }
-        _ => {}
-    }
+    fields.iter().for_each(|(name, inner)| visit(name, inner, is_json, visit_text));
 }
 
 /// Rewrites every text of a value as the policy says. Returns whether any changed.
@@ -97,9 +87,10 @@ pub(super) fn rewrite(name: &str, value: &mut Value, is_json: bool, changes: &mu
     }
     match value {
         Value::String(text) => {
-            let other = match inner_json(name, text, is_json) {
-                Some(mut inner) => rewrite_data(name, &mut inner, changes).then(|| inner.to_string()),
-                None => owned(changes.text(text)),
+            let other = if is_inner_json(name, text, is_json) {
+                data::walk(name, text, &mut |piece| rewritten(piece, changes))
+            } else {
+                owned(changes.text(text))
             };
             replace_with(text, other)
         }
@@ -125,46 +116,31 @@ pub(super) fn rewrite_fields(
 fn rewrite_names(fields: &mut Map<String, Value>, changes: &mut Changes<'_>) -> bool {
     let mut changed = false;
     if fields.keys().any(|name| may_be_personal(name)) {
-        let mut twins = HashMap::new();
+        // Two addresses may have one mask, and neither value may be lost.
+        let mut names = Names::default();
         for (name, value) in std::mem::take(fields) {
             let other =
                 Some(&name).filter(|name| may_be_personal(name)).and_then(|name| owned(changes.text(name)));
             changed |= other.is_some();
-            let wanted = other.unwrap_or(name);
-            let mut name = wanted.clone();
-            // Two addresses may have one mask, and neither value may be lost.
-            while fields.contains_key(&name) {
-                let twin: &mut usize = twins.entry(wanted.clone()).or_default();
-                *twin += 1;
-                name = format!("{wanted}_{twin}");
-            }
-            fields.insert(name, value);
+            fields.insert(names.place(other.unwrap_or(name)), value);
         }
     }
     changed
 }
 
-/// Rewrites data: every string and number with the name it stands under, which says what it is.
-fn rewrite_data(name: &str, value: &mut Value, changes: &mut Changes<'_>) -> bool {
-    let written = match value {
-        Value::String(text) => text.clone(),
-        Value::Number(number) => number.to_string(),
-        Value::Array(items) => {
-            return items.iter_mut().fold(false, |any, item| rewrite_data(name, item, changes) | any);
+/// What stands in place of a piece of data: every string and number is looked at with the name it stands under, which says
+/// what it is.
+fn rewritten(piece: Piece<'_>, changes: &mut Changes<'_>) -> Option<String> {
+    match piece {
+        Piece::Name(name) => {
+            Some(name).filter(|name| may_be_personal(name)).and_then(|name| owned(changes.text(name)))
         }
-        Value::Object(fields) => {
-            let any = rewrite_names(fields, changes);
-            return fields
-                .iter_mut()
-                .fold(any, |any, (name, inner)| rewrite_data(name, inner, changes) | any);
+        Piece::Value(name, written) => {
+            let labelled = labelled(name, written);
+            let label = labelled.len() - written.len();
+            owned(changes.value(&labelled, label)).map(|mut other| other.split_off(label))
         }
-        _ => return false,
-    };
-    let labelled = labelled(name, &written);
-    let label = labelled.len() - written.len();
-    let Some(mut other) = owned(changes.value(&labelled, label)) else { return false };
-    *value = Value::String(other.split_off(label));
-    true
+    }
 }
 
 /// Puts values in place of their placeholders. Returns whether any was there.
@@ -193,13 +169,11 @@ fn labelled(name: &str, text: &str) -> String {
     format!("{}: {text}", name.replace(['_', '-'], " "))
 }
 
-/// A text that is JSON: the arguments of a tool call, or an answer in a form that was asked for.
-fn inner_json(name: &str, text: &str, is_json: bool) -> Option<Value> {
-    if around(name, is_json) == Around::Text {
-        return None;
-    }
-    // What parsers may read differently, as two equal keys, is read as it is written.
-    json::parse(text.as_bytes()).ok().filter(|value| value.is_object() || value.is_array())
+/// Whether a text is JSON: the arguments of a tool call, or an answer in a form that was asked for. What parsers may read
+/// differently, as two equal keys, is read as it is written.
+fn is_inner_json(name: &str, text: &str, is_json: bool) -> bool {
+    around(name, is_json) == Around::Json
+        && json::parse(text.as_bytes()).is_ok_and(|value| value.is_object() || value.is_array())
 }
 
 fn owned(text: Cow<'_, str>) -> Option<String> {

@@ -112,6 +112,26 @@ fn a_name_in_the_data_tells_what_a_value_is() {
 }
 
 #[test]
+fn what_is_not_masked_in_data_stays_as_it_is_spelt() {
+    let masks = policy(Action::Mask, Action::Allow);
+    let masked = |arguments: &str| {
+        let call = json!({"function": {"name": "pay", "arguments": arguments}});
+        let (sent, treated) =
+            applied(json!({"messages": [{"role": "assistant", "tool_calls": [call]}]}), &masks);
+        let call = &sent["messages"][0]["tool_calls"][0]["function"];
+        (call["arguments"].as_str().unwrap().to_owned(), treated.counts.values().sum::<usize>())
+    };
+    let spelt = r#"{"id": 184467440737095516169, "price":1.10, "big": -1E+40 , "to" : "TO", "é\"\\": ["\u00e9\n", {"a1": [true,null, "TO"]}], "TO": {}, "list":[] }"#;
+    let with = |to: &str| spelt.replace("TO", to);
+    assert_eq!(masked(&with("jane@example.org")), (with("[EMAIL]"), 3));
+    assert_eq!(masked(&with("nobody")), (with("nobody"), 0));
+    let escaped = r#"["jane\u0040example.org", 5]"#;
+    assert_eq!(masked(escaped), (r#"["[EMAIL]", 5]"#.to_owned(), 1));
+    let twins = r#"{"a@example.org": 1, "b@example.org": 2, "[EMAIL]": 3}"#;
+    assert_eq!(masked(twins).0, r#"{"[EMAIL]": 1, "[EMAIL]_1": 2, "[EMAIL]_2": 3}"#);
+}
+
+#[test]
 fn data_and_what_is_signed_stays() {
     let value = json!({"model": "jane@example.org", "messages": [{"role": "user", "content": [
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,jane@example.org"}},
