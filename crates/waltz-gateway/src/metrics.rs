@@ -158,7 +158,7 @@ impl Metrics {
         }
     }
 
-    /// Counts what a client got.
+    /// Counts what a client gets, if it stays for the end: its record comes first.
     fn answer(&self, choice: &ChoiceRecord) {
         let Some(verdict) = choice.verdict() else {
             self.answers.add(["unjudged"], 1);
@@ -192,7 +192,8 @@ impl Metrics {
                 "Verdicts on drafts and revisions, by the worst category and the level that decided.",
             ),
             self.prompts.family("waltz_prompts_total", "Requests that were read, by the level that decided."),
-            self.answers.family("waltz_answers_total", "Answers that were sent, by the verdict on them."),
+            self.answers
+                .family("waltz_answers_total", "Answers that were ready to be sent, by the verdict on them."),
             self.refusals.family("waltz_refusals_total", "Answers that were sent and refuse."),
             self.triggers.family("waltz_feedback_triggers_total", "Answers that were sent after coaching."),
             self.degraded
@@ -225,9 +226,9 @@ impl Metrics {
             self.evaluation_ms
                 .family("waltzrl_feedback_evaluation_time_ms", "Time of one verdict in milliseconds."),
             self.revision_ms.family("waltzrl_revision_time_ms", "Time of a coaching round in milliseconds."),
-            self.safety_score.family("waltzrl_safety_score", "Safety of answers that were sent."),
+            self.safety_score.family("waltzrl_safety_score", "Safety of answers that were ready to be sent."),
             self.helpfulness_score
-                .family("waltzrl_helpfulness_score", "Helpfulness of answers that were sent."),
+                .family("waltzrl_helpfulness_score", "Helpfulness of answers that were ready to be sent."),
             self.dir_reward.family("waltzrl_dir_reward", "Gain of coached answers over their drafts."),
             self.rounds.family("waltzrl_coaching_rounds", "Coaching rounds of answers that were judged."),
             self.changes.family(
@@ -299,7 +300,7 @@ fn build_info() -> Family {
     Family { name: "waltz_build_info", help: "The version.", kind: Kind::Gauge, samples: vec![sample] }
 }
 
-/// Whether an exchange that ended so has sent an answer that was drafted for the client.
+/// Whether an exchange that ended so had an answer for the client, drafted and ready to be sent.
 fn is_answer(decision: Decision) -> bool {
     use Decision::{
         Blocked, ClientGone, Coached, Degraded, Evaluated, Failed, Incomplete, Invalid, Passthrough, Refused,

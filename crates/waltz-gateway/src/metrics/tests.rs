@@ -139,8 +139,8 @@ fn rates_count_what_was_decided_and_sent() {
         record.choices = vec![choice(None, Some(verdict))];
         metrics.observe(&record);
     }
-    // Nothing of these was sent to a client, or nobody judged it.
-    for decision in [Decision::Evaluated, Decision::ClientGone, Decision::Passthrough] {
+    // Nothing of these was ready to be sent to a client, or nobody judged it.
+    for decision in [Decision::Evaluated, Decision::ClientGone, Decision::Failed, Decision::Passthrough] {
         let mut record = blank("/v1/messages");
         record.decision = decision;
         let verdict = (decision != Decision::Passthrough).then(harmful);
@@ -151,6 +151,8 @@ fn rates_count_what_was_decided_and_sent() {
     for line in [
         "waltzrl_unsafe_rate 0.25",
         "waltzrl_overrefusal_rate 0.25",
+        "# HELP waltz_answers_total Answers that were ready to be sent, by the verdict on them.",
+        r#"waltz_answers_total{verdict="safe"} 2"#,
         r#"waltz_answers_total{verdict="undecided"} 1"#,
         r#"waltz_answers_total{verdict="unjudged"} 1"#,
         r#"waltz_refusals_total{kind="over"} 1"#,

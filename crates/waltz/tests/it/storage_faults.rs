@@ -65,6 +65,12 @@ async fn fault_F56_disk_full_slow_disk() {
             r#"waltz_requests_total{endpoint="/v1/chat/completions",status="200",decision="released"}"#;
         assert!(metrics.lines().any(|line| line == format!("{released} {sent}")), "{metrics}");
         assert!(metrics.lines().any(|line| line == "waltz_record_failing 1"), "{metrics}");
+        let answers: usize = metrics
+            .lines()
+            .filter(|line| line.starts_with("waltz_answers_total{"))
+            .map(|line| line.rsplit(' ').next().unwrap().parse::<usize>().unwrap())
+            .sum();
+        assert_eq!(answers, sent, "an answer that was refused for want of a record is none");
         let mut unrecorded = 5;
         if required {
             let calls = mock.requests().await.len();
