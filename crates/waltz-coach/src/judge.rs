@@ -256,7 +256,11 @@ fn harmful_acts(screen: &Screen, acts: &str) -> Vec<Issue> {
 
 /// Secrets and numbers of persons that the answer gives away and the conversation did not hold.
 fn disclosures(draft: Draft<'_>) -> Vec<Issue> {
-    let found = waltz_screen::find_pii(draft.text);
+    let mut found = waltz_screen::find_pii(draft.text);
+    found.retain(|finding| !finding.kind.is_common_in_answers());
+    if found.is_empty() {
+        return Vec::new();
+    }
     // What the conversation holds already is nobody's secret here. Both sides are searched once each.
     let conversation = draft.request.texts();
     let mut told: HashSet<&str> = HashSet::new();
@@ -270,7 +274,7 @@ fn disclosures(draft: Draft<'_>) -> Vec<Issue> {
     let mut issues = Vec::new();
     for finding in found {
         let said = draft.text.get(finding.span.start..finding.span.end).unwrap_or_default();
-        if !finding.kind.is_common_in_answers() && !told.contains(said) {
+        if !told.contains(said) {
             issues.push(Issue {
                 category: Category::PRIVACY_VIOLATION,
                 severity: 0.7,
