@@ -110,10 +110,16 @@ impl Gateway {
             return false;
         }
         let attempt = self.recording.begin();
-        if self.on_disk(Store::probe).is_ok() {
-            self.recording.succeeded(attempt);
+        match self.on_disk(Store::probe) {
+            Ok(()) => self.recording.succeeded(attempt),
+            Err(_) => self.recording.refused(attempt),
         }
         self.recording.is_failing()
+    }
+
+    /// The same for those who only look on, of whom there may be many: between two probes they hear what the last one said.
+    pub fn seems_unrecordable(&self) -> bool {
+        self.recording.was_just_refused() || self.is_unrecordable()
     }
 
     fn on_disk<T>(&self, work: impl FnOnce(&Store) -> T) -> T {

@@ -268,7 +268,7 @@ pub fn families(gateway: &Gateway) -> Vec<Family> {
     families.extend([
         counter("waltz_unrecorded_total", "Exchanges that could not be recorded.", unrecorded),
         gauge("waltz_record_failing", "1 while exchanges cannot be recorded.", {
-            flag(gateway.is_unrecordable())
+            flag(gateway.seems_unrecordable())
         }),
         gauge("waltz_journal_undrained_bytes", "Journal that waits for the database.", {
             Some(float(health.undrained_bytes))

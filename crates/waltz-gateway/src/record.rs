@@ -130,11 +130,10 @@ fn append(
     // Nothing is masked or written twice, and nothing leaves before it is masked.
     record.choices.iter_mut().for_each(ChoiceRecord::omit_repeated);
     apply_text_policy(&mut record, &live.settings);
-    let attempt = gateway.recording.begin();
     let mut record: Arc<ExchangeRecord> = record.into();
     let outcome = match gateway.append(&Entry::Exchange(Arc::clone(&record))) {
+        // After a failure only a probe tells that recording works again: this one may be small.
         Ok(()) => {
-            gateway.recording.succeeded(attempt);
             if let Some(lesson) = program
                 && let Err(error) = gateway.append(&Entry::Lesson(lesson))
             {
@@ -242,5 +241,50 @@ fn change_draft(draft: &mut DraftRecord, change: &dyn Fn(&mut String)) {
     if let Some(verdict) = &mut draft.verdict {
         change(&mut verdict.reasoning);
         change(&mut verdict.feedback);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http::HeaderMap;
+    use jiff::Timestamp;
+    use waltz_store::Store;
+
+    use super::*;
+    use crate::auth::Caller;
+    use crate::signer::Signer;
+    use crate::trace::tests::live;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_small_record_does_not_end_an_outage_for_large_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut settings = waltz_store::Settings::at(folder.path());
+        settings.max_journal_bytes = 64 << 10;
+        settings.drain_delay = Duration::from_secs(3600);
+        let store = Store::open(settings).await.unwrap();
+        let gateway = Gateway::new(live(), store, ([0; 32], Signer::new(String::new())), None);
+        let incoming = Incoming {
+            request_id: "req_1".to_owned(),
+            response_id: "resp_1".to_owned(),
+            path: "/v1/chat/completions",
+            at: Timestamp::now(),
+            began: Instant::now(),
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+            caller: Caller { tenant: "acme".to_owned(), admin: false },
+            planned: None,
+        };
+        let live = gateway.live.load_full();
+        let recorded = |bytes: usize| {
+            let mut record = Box::new(incoming.blank_record());
+            record.user_request = "a garden ".repeat(bytes / 9);
+            append(&gateway, &live, record, (Instant::now(), Duration::ZERO), false).is_ok()
+        };
+        assert!(recorded(40_000) && !gateway.is_unrecordable());
+        assert!(!recorded(40_000));
+        assert!(recorded(100), "there is room for a small one");
+        assert!(gateway.is_unrecordable() && gateway.seems_unrecordable());
+        gateway.store.close().await.unwrap();
     }
 }

@@ -1,7 +1,12 @@
-//! Whether exchanges can be recorded, as far as appends have shown. Told by `record.rs` of every append; `live.rs` asks, and has the
-//! journal probed where the last one failed.
+//! Whether exchanges can be recorded, as far as appends have shown. Told by `record.rs` of every append that failed; `live.rs` asks,
+//! and has the journal probed after one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long those who look on are told what the last probe said.
+const JUST_NOW: Duration = Duration::from_millis(100);
 
 /// How recording goes.
 #[derive(Debug, Default)]
@@ -9,14 +14,16 @@ pub struct Recording {
     failures: AtomicU64,
     /// The failure that nothing has made good yet, by number; 0 when there is none.
     open: AtomicU64,
+    /// The failure that a probe could not make good, and when.
+    refused: Mutex<Option<(u64, Instant)>>,
 }
 
-/// What was known when an append or a probe began.
+/// What was known when a probe began.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt(u64);
 
 impl Recording {
-    /// An append or a probe begins.
+    /// A probe begins.
     pub fn begin(&self) -> Attempt {
         Attempt(self.open.load(Ordering::Acquire))
     }
@@ -37,7 +44,20 @@ impl Recording {
         }
     }
 
-    /// Whether the last exchange could not be recorded, and no probe has succeeded since.
+    /// It could not be done.
+    pub fn refused(&self, attempt: Attempt) {
+        let told = (attempt.0, Instant::now());
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
+    }
+
+    /// Whether a probe for the failure that is open could not be done a moment ago.
+    pub fn was_just_refused(&self) -> bool {
+        let refused = *self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = self.open.load(Ordering::Acquire);
+        refused.is_some_and(|(number, at)| number == open && open != 0 && at.elapsed() < JUST_NOW)
+    }
+
+    /// Whether an exchange could not be recorded, and no probe has succeeded since.
     pub fn is_failing(&self) -> bool {
         self.open.load(Ordering::Acquire) != 0
     }
@@ -51,6 +71,22 @@ impl Recording {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn those_who_look_on_hear_of_a_probe_as_long_as_its_failure_is_open() {
+        let recording = Recording::default();
+        assert!(!recording.was_just_refused());
+        recording.failed(true);
+        assert!(!recording.was_just_refused());
+        let probe = recording.begin();
+        recording.refused(probe);
+        assert!(recording.was_just_refused());
+        recording.failed(true);
+        assert!(!recording.was_just_refused(), "another failure is another question");
+        recording.succeeded(recording.begin());
+        recording.refused(recording.begin());
+        assert!(!recording.was_just_refused(), "nothing is open");
+    }
 
     #[test]
     fn a_slow_success_does_not_hide_a_later_failure() {

@@ -13,7 +13,7 @@ use super::{Pieces, Server, Speaker, Upstream};
 const FRESH: Duration = Duration::from_secs(60);
 /// After a failure it is tried again sooner.
 const FAILED: Duration = Duration::from_secs(10);
-/// Whoever wants a list of models does not wait longer for one upstream.
+/// Whoever wants a list of models does not wait longer for one upstream, and not longer for somebody else who asks it.
 const LIMIT: Duration = Duration::from_secs(2);
 /// Longer lists are a fault.
 const LONGEST: usize = 4 << 20;
@@ -45,7 +45,9 @@ impl Upstream {
             return Vec::new();
         }
         // Held while the server is asked, so that it is asked once by all who come meanwhile.
-        let mut last = server.listing.0.lock().await;
+        let Ok(mut last) = tokio::time::timeout(LIMIT, server.listing.0.lock()).await else {
+            return Vec::new();
+        };
         if let Some((until, models)) = &*last
             && Instant::now() < *until
         {

@@ -31,7 +31,7 @@ pub fn ready(gateway: &Gateway) -> Response {
                 .to_owned(),
         );
     }
-    if gateway.is_unrecordable() {
+    if gateway.seems_unrecordable() {
         degraded.push("exchanges cannot be recorded".to_owned());
     }
     if health.drain_error.is_some() {

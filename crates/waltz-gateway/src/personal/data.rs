@@ -13,6 +13,9 @@ pub(super) enum Piece<'a> {
     Value(&'a str, &'a str),
 }
 
+/// Bytes of a name that are looked at together with a value.
+const LONGEST_LABEL: usize = 64;
+
 /// Names of one object, so that two which become the same are still two.
 #[derive(Default)]
 pub(super) struct Names {
@@ -44,8 +47,17 @@ struct Level {
     names: Names,
 }
 
-/// Goes through a text that parses as an object or a list and stands under a name. Returns it with what `other` puts in place
-/// of pieces; `None` where that is nothing.
+/// What a name says of the values under it: its end, because any number of values may stand under one name.
+pub(super) fn label(name: &str) -> &str {
+    let mut start = name.len().saturating_sub(LONGEST_LABEL);
+    while !name.is_char_boundary(start) {
+        start += 1;
+    }
+    &name[start..]
+}
+
+/// Goes through a text in JSON that stands under a name. Returns it with what `other` puts in place of pieces; `None` where
+/// that is nothing. In a text that is none, it goes through what looks like pieces of one.
 pub(super) fn walk(
     name: &str,
     text: &str,
@@ -68,11 +80,11 @@ pub(super) fn walk(
             Some(level) if level.wants_name => {
                 let wanted = other(Piece::Name(&value)).unwrap_or_else(|| value.clone());
                 let placed = level.names.place(wanted);
-                level.name.clone_from(&value);
+                label(&value).clone_into(&mut level.name);
                 Some(placed).filter(|placed| *placed != value)
             }
             Some(level) => other(Piece::Value(&level.name, &value)),
-            None => None,
+            None => other(Piece::Value(label(name), &value)),
         };
         if let Some(put) = put {
             written.push_str(&text[copied..at]);
@@ -88,7 +100,7 @@ pub(super) fn walk(
 fn step(sign: u8, name: &str, open: &mut Vec<Level>) {
     match (sign, open.last_mut()) {
         (b'{' | b'[', outer) => {
-            let name = outer.map_or_else(|| name.to_owned(), |outer| outer.name.clone());
+            let name = outer.map_or_else(|| label(name).to_owned(), |outer| outer.name.clone());
             let is_object = sign == b'{';
             open.push(Level { name, is_object, wants_name: is_object, names: Names::default() });
         }
@@ -117,7 +129,8 @@ fn number_length(text: &str) -> usize {
     text.bytes().take_while(is_part).count()
 }
 
-/// What a string says.
+/// What a string says, also one that is not closed.
 fn read(spelt: &str) -> String {
-    serde_json::from_str(spelt).unwrap_or_else(|_| spelt.trim_matches('"').to_owned())
+    let said = serde_json::from_str(spelt).or_else(|_| serde_json::from_str(&format!("{spelt}\"")));
+    said.unwrap_or_else(|_| spelt.trim_matches('"').to_owned())
 }

@@ -33,7 +33,9 @@ fn has_words(name: &str, value: &Value) -> bool {
     // A model's thinking bears a signature and is only good as it is.
     let signed = value.get("signature").is_some_and(Value::is_string)
         && value.get("type").is_some_and(|kind| kind == "thinking");
-    !signed && !NO_WORDS.contains(&name) && !value.as_str().is_some_and(is_encoded)
+    // A field that is described can have any name: what stands in an object is looked at by its own.
+    let names = NO_WORDS.contains(&name) && (!value.is_object() || name == "logprobs");
+    !signed && !names && !value.as_str().is_some_and(is_encoded)
 }
 
 /// Whether a text is nothing but data in base64, by itself or in an address: nobody reads words in it.
@@ -53,25 +55,35 @@ fn may_be_personal(name: &str) -> bool {
 /// Calls `visit_text` with every text of a value. `is_json` says that the field `content` is a text in JSON;
 /// such texts and the arguments of tool calls are visited value by value, each with its label.
 pub(super) fn visit(name: &str, value: &Value, is_json: bool, visit_text: &mut dyn FnMut(&str)) {
+    if is_input(name, value) {
+        return visit_data(name, &value.to_string(), visit_text);
+    }
     if !has_words(name, value) {
         return;
     }
     match value {
-        Value::String(text) if is_inner_json(name, text, is_json) => {
-            data::walk(name, text, &mut |piece| {
-                match piece {
-                    Piece::Name(name) if may_be_personal(name) => visit_text(name),
-                    Piece::Name(_) => {}
-                    Piece::Value(name, written) => visit_text(&labelled(name, written)),
-                }
-                None
-            });
+        Value::String(text) if is_data(name, text, is_json) => {
+            visit_data(name, text, visit_text);
+            if !is_sound(text) {
+                visit_text(text);
+            }
         }
         Value::String(text) => visit_text(text),
         Value::Array(items) => items.iter().for_each(|item| visit(name, item, is_json, visit_text)),
         Value::Object(fields) => visit_fields(fields, is_json, visit_text),
         _ => {}
     }
+}
+
+fn visit_data(name: &str, text: &str, visit_text: &mut dyn FnMut(&str)) {
+    data::walk(name, text, &mut |piece| {
+        match piece {
+            Piece::Name(name) if may_be_personal(name) => visit_text(name),
+            Piece::Name(_) => {}
+            Piece::Value(name, written) => visit_text(&labelled(name, written)),
+        }
+        None
+    });
 }
 
 /// Calls `visit_text` with every text of an object, and with names of its fields.
@@ -82,17 +94,22 @@ pub(super) fn visit_fields(fields: &Map<String, Value>, is_json: bool, visit_tex
 
 /// Rewrites every text of a value as the policy says. Returns whether any changed.
 pub(super) fn rewrite(name: &str, value: &mut Value, is_json: bool, changes: &mut Changes<'_>) -> bool {
+    if is_input(name, value) {
+        let walked = data::walk(name, &value.to_string(), &mut |piece| rewritten(piece, changes));
+        let other = walked.and_then(|walked| serde_json::from_str(&walked).ok());
+        return other.map(|other| *value = other).is_some();
+    }
     if !has_words(name, value) {
         return false;
     }
     match value {
         Value::String(text) => {
-            let other = if is_inner_json(name, text, is_json) {
-                data::walk(name, text, &mut |piece| rewritten(piece, changes))
-            } else {
-                owned(changes.text(text))
-            };
-            replace_with(text, other)
+            let is_data = is_data(name, text, is_json);
+            let walked =
+                is_data.then(|| data::walk(name, text, &mut |piece| rewritten(piece, changes))).flatten();
+            let left = walked.as_deref().unwrap_or(text);
+            let again = (!is_data || !is_sound(text)).then(|| owned(changes.text(left))).flatten();
+            replace_with(text, again.or(walked))
         }
         Value::Array(items) => {
             items.iter_mut().fold(false, |any, item| rewrite(name, item, is_json, changes) | any)
@@ -162,6 +179,7 @@ pub(super) fn restored(name: &str, value: &mut Value, vault: &Vault, is_json: bo
 
 /// A text of data with what it is called before it: `card number: 4111 1111 1111 1111`.
 fn labelled(name: &str, text: &str) -> String {
+    let name = data::label(name);
     // A name that is personal itself is looked at by itself.
     if may_be_personal(name) && !find_pii(name).is_empty() {
         return text.to_owned();
@@ -169,11 +187,20 @@ fn labelled(name: &str, text: &str) -> String {
     format!("{}: {text}", name.replace(['_', '-'], " "))
 }
 
-/// Whether a text is JSON: the arguments of a tool call, or an answer in a form that was asked for. What parsers may read
-/// differently, as two equal keys, is read as it is written.
-fn is_inner_json(name: &str, text: &str, is_json: bool) -> bool {
-    around(name, is_json) == Around::Json
-        && json::parse(text.as_bytes()).is_ok_and(|value| value.is_object() || value.is_array())
+/// Whether a text is meant to be JSON: the arguments of a tool call, or an answer in a form that was asked for.
+fn is_data(name: &str, text: &str, is_json: bool) -> bool {
+    let start = text.trim_start_matches(|sign: char| sign.is_whitespace() || sign == '\u{feff}');
+    around(name, is_json) == Around::Json && start.starts_with(['{', '[', '"'])
+}
+
+/// Whether all parsers read a text in JSON alike. What they may read differently, as two equal keys, is also read as it is written.
+fn is_sound(text: &str) -> bool {
+    json::parse(text.as_bytes()).is_ok()
+}
+
+/// Whether a value is what a tool is called with, in Anthropic's form: data that is no text.
+fn is_input(name: &str, value: &Value) -> bool {
+    name == "input" && value.is_object()
 }
 
 fn owned(text: Cow<'_, str>) -> Option<String> {

@@ -132,6 +132,62 @@ fn what_is_not_masked_in_data_stays_as_it_is_spelt() {
 }
 
 #[test]
+fn what_only_some_parsers_read_is_masked_too() {
+    let masks = policy(Action::Mask, Action::Allow);
+    for arguments in [
+        r#"{"a":"jane\u0040example.org","n":1e999}"#,
+        r#"{"a":1,"a":"jane\u0040example.org"}"#,
+        r#"{"a":"jane\u0040example.org","b":"\ud800"}"#,
+        r#"{"a":"x"} {"b":"jane\u0040example.org"}"#,
+        "\u{feff}{\"a\":\"jane\\u0040example.org\"}",
+        r#""jane\u0040example.org""#,
+        r#"{"a": jane@example.org, "b": "jane\u0040example.org"#,
+    ] {
+        let call = json!({"function": {"name": "send", "arguments": arguments}});
+        let (sent, _) = applied(json!({"messages": [{"role": "assistant", "tool_calls": [call]}]}), &masks);
+        let sent = sent["messages"][0]["tool_calls"][0]["function"]["arguments"].as_str().unwrap().to_owned();
+        assert!(sent.contains("[EMAIL]") && !sent.contains("jane"), "{arguments} became {sent}");
+    }
+}
+
+#[test]
+fn what_a_tool_is_called_with_in_anthropics_form_is_data() {
+    let masks = policy(Action::Mask, Action::Allow);
+    let input = json!({"card_number": 4111111111111111_u64, "phone": "2125550123", "id": "jane@example.org",
+        "model": "jane@example.org", "type": "thinking", "signature": "x", "count": 7});
+    let part = json!({"type": "tool_use", "id": "toolu_1", "name": "f", "input": input});
+    let (sent, _) = applied(json!({"messages": [{"role": "assistant", "content": [part]}]}), &masks);
+    let part = &sent["messages"][0]["content"][0];
+    assert_eq!(
+        part["input"],
+        json!({"card_number": "[CARD]", "phone": "[PHONE]", "id": "[EMAIL]", "model": "[EMAIL]",
+            "type": "thinking", "signature": "x", "count": 7})
+    );
+    assert_eq!((&part["id"], &part["name"]), (&json!("toolu_1"), &json!("f")));
+    let vectors = json!({"input": [[4111111111111111_u64, 2]]});
+    assert_eq!(applied(vectors.clone(), &masks).0, vectors, "tokens are no data");
+}
+
+#[test]
+fn fields_that_are_described_may_have_any_name() {
+    let masks = policy(Action::Mask, Action::Allow);
+    let described = json!({"type": "string", "description": "such as jane@example.org"});
+    for name in ["url", "id", "type", "format", "role", "model"] {
+        let tool = json!({"function": {"name": "f", "parameters": {"type": "object", "properties": {name: described}}}});
+        let (sent, _) = applied(json!({"tools": [tool]}), &masks);
+        assert!(!sent.to_string().contains("jane"), "{sent}");
+    }
+}
+
+#[test]
+fn a_long_name_is_read_once_and_not_with_every_value() {
+    let arguments = format!(r#"{{"{}é": [{}[7]]}}"#, "x y ".repeat(5_000), "1,".repeat(2_000));
+    let mut read = 0;
+    fields::visit("arguments", &json!(arguments), false, &mut |text| read += text.len());
+    assert!(read < 10 * arguments.len(), "{read} bytes are read of {}", arguments.len());
+}
+
+#[test]
 fn data_and_what_is_signed_stays() {
     let value = json!({"model": "jane@example.org", "messages": [{"role": "user", "content": [
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,jane@example.org"}},

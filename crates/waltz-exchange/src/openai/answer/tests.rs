@@ -200,6 +200,7 @@ fn words_are_read_wherever_they_stand_around_the_choices() {
         "system_fingerprint": "fp_44709d6fcb", "service_tier": "default", "obfuscation": "aB3x9", "provider": "Vendor",
         "usage": {"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": 0}}});
     assert!(head_words(&into_object(usual.clone())).is_empty());
+    assert!(head_words(&into_object(json!({"usage": {"service_tier": "standard"}}))).is_empty());
     for field in [
         json!({"system_fingerprint": "hidden words"}),
         json!({"service_tier": "hidden words"}),
@@ -208,6 +209,11 @@ fn words_are_read_wherever_they_stand_around_the_choices() {
         json!({"created": "hidden words"}),
         json!({"usage": {"note": "hidden words"}}),
         json!({"usage": {"hidden words": 3}}),
+        json!({"usage": {"id": "hidden-words"}}),
+        json!({"provider": ["hidden", "words"]}),
+        json!({"p": {"id": "hidden-words"}}),
+        json!({"p": ["a", {"id": ["hidden-words"]}]}),
+        json!({"obfuscation": "hidden-words"}),
         json!({"hidden words": true}),
         json!({"extra": [{"hidden words": 1}]}),
     ] {

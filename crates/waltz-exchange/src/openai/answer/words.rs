@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::json::Fields as _;
 
 /// Fields whose strings name something or are encoded data. Such a string is no text as long as it looks like that.
-const NAMING: [&str; 15] = [
+const NAMING: [&str; 14] = [
     "role",
     "type",
     "id",
@@ -17,7 +17,6 @@ const NAMING: [&str; 15] = [
     "inference_geo",
     "provider",
     "severity",
-    "obfuscation",
     "data",
     "url",
     "format",
@@ -50,15 +49,48 @@ pub(super) fn collect_field<'a>(name: &'a str, value: &'a Value, words: &mut Vec
 /// The strings of a value that are words.
 pub(super) fn collect_words<'a>(name: &str, value: &'a Value, words: &mut Vec<&'a str>) {
     match value {
+        _ if fills(name, value) => {}
+        // What they may hold is known; anything else is words, whatever it is called inside.
+        _ if matches!(name, "p" | "obfuscation" | "usage") => collect_all(name, value, words),
         Value::String(text) => {
             let names = || NAMING.contains(&name) && (is_name(text) || is_encoded(text));
-            let pads = || name == "p" && is_padding(text);
-            if !text.is_empty() && !names() && !pads() {
+            if !text.is_empty() && !names() {
                 words.push(text);
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| collect_words(name, item, words)),
+        // One of several names could be a word of a text.
+        Value::Array(items) => items.iter().for_each(|item| collect_words("", item, words)),
         Value::Object(fields) => fields.iter().for_each(|(name, inner)| collect_field(name, inner, words)),
+        _ => {}
+    }
+}
+
+/// Whether an event is only filled up by a value.
+fn fills(name: &str, value: &Value) -> bool {
+    let is_scrambled =
+        |text: &str| text.len() <= LONGEST_NAME && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    value.as_str().is_some_and(|text| match name {
+        "p" => is_padding(text),
+        "obfuscation" => is_scrambled(text),
+        _ => false,
+    })
+}
+
+/// Every string of a value, but for what a usage says of how it was served.
+fn collect_all<'a>(name: &str, value: &'a Value, words: &mut Vec<&'a str>) {
+    let serves = |text: &str| {
+        let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+        matches!(name, "service_tier" | "inference_geo") && text.len() <= 16 && text.bytes().all(is_sign)
+    };
+    match value {
+        Value::String(text) if !text.is_empty() && !serves(text) => words.push(text),
+        Value::Array(items) => items.iter().for_each(|item| collect_all("", item, words)),
+        Value::Object(fields) => {
+            for (name, inner) in fields {
+                words.extend(Some(name.as_str()).filter(|name| !is_name(name)));
+                collect_all(name, inner, words);
+            }
+        }
         _ => {}
     }
 }

@@ -179,9 +179,23 @@ impl Check<'_> {
 
 /// The address that is meant where one ends in the path of a call, and that path.
 fn without_call(url: &str) -> Option<(&str, &'static str)> {
-    let calls = ["/chat/completions", "/completions", "/embeddings", "/messages"];
+    let calls = [
+        "/chat/completions",
+        "/completions",
+        "/embeddings",
+        "/messages",
+        "/messages/count_tokens",
+        "/models",
+        "/responses",
+    ];
     let url = url.trim_end_matches('/');
-    calls.into_iter().find_map(|call| Some((url.strip_suffix(call)?.trim_end_matches('/'), call)))
+    let meant = |call: &'static str| {
+        let meant = url.strip_suffix(call)?.trim_end_matches('/');
+        // Hosts may be called so.
+        let has_host = meant.split_once("://").is_some_and(|(_, host)| !host.is_empty());
+        has_host.then_some((meant, call))
+    };
+    calls.into_iter().find_map(meant)
 }
 
 #[cfg(test)]
@@ -202,7 +216,8 @@ mod tests {
             let said = check.mistakes.iter().map(|mistake| format!("{}: {}", mistake.key, mistake.message));
             said.collect::<Vec<_>>().join("; ")
         };
-        for call in ["/chat/completions", "/completions", "/embeddings", "/messages"] {
+        for call in ["/chat/completions", "/completions", "/embeddings", "/messages", "/models", "/responses"]
+        {
             for end in ["", "/"] {
                 let told = told(&format!("https://llm.example/v1{call}{end}"));
                 let wanted =
@@ -210,9 +225,13 @@ mod tests {
                 assert!(told.contains("upstreams[0].url") && told.contains(&wanted), "{told}");
             }
         }
-        for sound in
-            ["https://llm.example/v1", "https://llm.example/messages/v1", "https://completions.example"]
-        {
+        for sound in [
+            "https://llm.example/v1",
+            "https://llm.example/messages/v1",
+            "https://completions.example",
+            "http://messages",
+            "http://embeddings/",
+        ] {
             assert_eq!(told(sound), "");
         }
     }
