@@ -10,7 +10,7 @@ use sqlx::postgres::PgPool;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 use sqlx::{Connection as _, Executor as _, PgConnection};
 use tempfile::TempDir;
-use waltz_store::{Database, Settings, Store};
+use waltz_store::{Database, Error, Settings, Store};
 
 use crate::common::{coached, exchange};
 use crate::server::Server;
@@ -93,11 +93,11 @@ impl Home {
     }
 
     pub(crate) async fn open(&self) -> Store {
-        Store::open(self.settings()).await.unwrap()
+        opened(self.settings()).await.unwrap()
     }
 
     pub(crate) async fn open_patient(&self) -> Store {
-        Store::open(self.patient()).await.unwrap()
+        opened(self.patient()).await.unwrap()
     }
 
     /// The journal's files in order.
@@ -178,7 +178,19 @@ pub(crate) fn set(ids: &[&str]) -> BTreeSet<String> {
 
 /// Why a store cannot be opened.
 pub(crate) async fn refusal(settings: Settings) -> String {
-    Store::open(settings).await.err().map(|error| error.to_string()).unwrap()
+    opened(settings).await.err().map(|error| error.to_string()).unwrap()
+}
+
+/// Opens the store of a folder that may just have been released. A process that another test starts holds a copy of every lock
+/// of this one until it runs its own program, so that the folder seems to be in use for a moment.
+async fn opened(settings: Settings) -> Result<Store, Error> {
+    for _ in 0..400 {
+        match Store::open(settings.clone()).await {
+            Err(Error::Locked { .. }) => tokio::time::sleep(Duration::from_millis(5)).await,
+            opened => return opened,
+        }
+    }
+    Store::open(settings).await
 }
 
 /// Creates a database on the server that a URL leads to, and returns its URL.
