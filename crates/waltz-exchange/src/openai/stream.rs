@@ -155,7 +155,7 @@ fn id_of(fields: &Map<String, Value>) -> Option<&str> {
     fields.field("id").and_then(Value::as_str).filter(|id| !id.is_empty())
 }
 
-/// Whether a value says nothing: null, empty, or made of such values alone.
+/// Whether a string stands anywhere in a value.
 fn has_strings(value: &Value) -> bool {
     match value {
         Value::String(_) => true,
@@ -165,6 +165,7 @@ fn has_strings(value: &Value) -> bool {
     }
 }
 
+/// Whether a value says nothing: null, empty, or made of such values alone.
 fn is_blank(value: &Value) -> bool {
     match value {
         Value::Null => true,
