@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use waltz_coach::upstream::ABANDONED;
 use waltz_exchange::record::{Decision, ExchangeRecord};
 
 /// How long nothing more is said of the same trouble.
@@ -68,7 +69,7 @@ impl Outages {
 fn troubles(record: &ExchangeRecord) -> impl Iterator<Item = Trouble> {
     let gone = record.decision == Decision::ClientGone;
     record.attempts.iter().filter_map(move |attempt| {
-        let kind = attempt.error.as_deref().filter(|kind| !(gone && *kind == "abandoned"))?;
+        let kind = attempt.error.as_deref().filter(|kind| !(gone && *kind == ABANDONED))?;
         Some((attempt.upstream.clone(), kind.to_owned(), attempt.status))
     })
 }
