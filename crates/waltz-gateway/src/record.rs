@@ -2,7 +2,6 @@
 //! exchange that ended in an error is recorded the same way.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use waltz_exchange::id;
@@ -130,8 +129,10 @@ fn append(
     // Nothing is masked or written twice, and nothing leaves before it is masked.
     record.choices.iter_mut().for_each(ChoiceRecord::omit_repeated);
     apply_text_policy(&mut record, &live.settings);
-    let mut record: Arc<ExchangeRecord> = record.into();
-    let outcome = match gateway.append(&Entry::Exchange(Arc::clone(&record))) {
+    let entry = Entry::Exchange(record);
+    let appended = gateway.append(&entry);
+    let Entry::Exchange(mut record) = entry else { return appended.map_err(|_| not_recorded()) };
+    let outcome = match appended {
         // After a failure only a probe tells that recording works again: this one may be small.
         Ok(()) => {
             if let Some(lesson) = program
@@ -150,7 +151,6 @@ fn append(
         }
     };
     if let (Err(refusal), true, true) = (&outcome, live.settings.record_required, record.status < 400) {
-        let record = Arc::make_mut(&mut record);
         record.decision = Decision::Failed;
         record.status = refusal.status;
         record.error = Some(refusal.code.to_string());

@@ -245,7 +245,7 @@ enum Step {
     Idle,
 }
 
-fn prepare(batch: Batch) -> (Batch, Vec<Prepared>) {
-    let prepared = batch.payloads.iter().map(rows::prepare).collect();
+fn prepare(mut batch: Batch) -> (Batch, Vec<Prepared>) {
+    let prepared = batch.payloads.iter_mut().map(rows::prepare).collect();
     (batch, prepared)
 }

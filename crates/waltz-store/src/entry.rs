@@ -1,11 +1,11 @@
 //! What goes through the journal: one entry per terminal record.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use waltz_exchange::variant::Lesson;
 use waltz_exchange::{ExchangeRecord, Outcome};
+
+use crate::rows::ExchangeRows;
 
 /// One thing to keep.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -13,8 +13,7 @@ use waltz_exchange::{ExchangeRecord, Outcome};
 pub enum Entry {
     /// The terminal record of an exchange. Its id is the key: a second record with the same id is
     /// ignored.
-    #[serde(with = "shared")]
-    Exchange(Arc<ExchangeRecord>),
+    Exchange(Box<ExchangeRecord>),
     /// A report on an earlier reply. Several may speak of the same reply.
     Outcome {
         /// What the client reported.
@@ -33,33 +32,15 @@ pub enum Entry {
     Lesson(Box<Lesson>),
 }
 
-/// The journal knows nothing of sharing.
-mod shared {
-    use std::sync::Arc;
-
-    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
-    use waltz_exchange::ExchangeRecord;
-
-    pub(super) fn serialize<S: Serializer>(
-        record: &ExchangeRecord,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        record.serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(source: D) -> Result<Arc<ExchangeRecord>, D::Error> {
-        ExchangeRecord::deserialize(source).map(Arc::new)
-    }
-}
-
 /// What an ordinary entry has beside its texts.
 const AROUND_TEXTS: usize = 4096;
 
 impl Entry {
-    /// The record of an exchange, where reading what the journal says would bring the same.
-    pub(crate) fn record(&self) -> Option<Arc<ExchangeRecord>> {
+    /// The rows of an exchange, where reading what the journal says would bring the same.
+    pub(crate) fn rows(&self) -> Option<Box<ExchangeRows>> {
         match self {
-            Self::Exchange(record) if record.is_finite() => Some(Arc::clone(record)),
+            // What cannot be stored is told when it is read.
+            Self::Exchange(record) if record.is_finite() => ExchangeRows::new(record).ok().map(Box::new),
             _ => None,
         }
     }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use waltz_exchange::{Category, ExchangeRecord, Issue};
 
 use crate::rows::plain;
-pub(crate) use judged::{Findings, findings};
+pub(crate) use judged::findings;
 use judged::{Judged, judged};
 
 /// Which text of an exchange was judged.

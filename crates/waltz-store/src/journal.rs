@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use tokio::sync::Notify;
 
+use crate::rows::ExchangeRows;
 use crate::{Entry, Error, Settings, Sync, frame};
 
 pub(crate) use reader::{Batch, Payload};
@@ -116,7 +117,7 @@ impl Journal {
             let bytes = buffer.len() - frame::FRAME_HEADER_BYTES;
             return Err(Error::EntryTooLarge { bytes, limit: frame::MAX_PAYLOAD_BYTES });
         }
-        let (file, end) = self.write(entry, buffer)?;
+        let (file, end) = self.write(buffer, entry.rows())?;
         let waiting = self.undrained_entries.fetch_add(1, Ordering::Relaxed) + 1;
         self.appended.notify_one();
         if waiting == self.batch {
@@ -196,7 +197,7 @@ impl Journal {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self, entry: &Entry, bytes: Vec<u8>) -> Result<(Arc<File>, Position), Error> {
+    fn write(&self, bytes: Vec<u8>, rows: Option<Box<ExchangeRows>>) -> Result<(Arc<File>, Position), Error> {
         let size = bytes.len() as u64;
         let mut writer = self.writer();
         let after = writer.end();
@@ -210,7 +211,7 @@ impl Journal {
         self.undrained_bytes.fetch_add(size, Ordering::Relaxed);
         let end = writer.end();
         let bytes = Bytes::from(bytes).slice(frame::FRAME_HEADER_BYTES..);
-        writer.recent.keep(after, end, Payload { position, bytes, record: entry.record() });
+        writer.recent.keep(after, end, Payload { position, bytes, rows });
         Ok((Arc::clone(&writer.file), end))
     }
 

@@ -4,15 +4,14 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::sync::Arc;
 
 use bytes::Bytes;
-use waltz_exchange::ExchangeRecord;
 
 use super::segment::{self, FIRST_OFFSET, Position, Segment};
 use super::{Journal, recover};
 use crate::Error;
 use crate::frame::{self, Frame};
+use crate::rows::ExchangeRows;
 
 /// What is read from a file at once.
 const CHUNK_BYTES: u64 = 4 << 20;
@@ -27,8 +26,8 @@ pub(crate) struct Payload {
     pub(crate) position: Position,
     /// Its JSON. Those that were read from a file share what was read.
     pub(crate) bytes: Bytes,
-    /// The exchange that it was made of, if this process appended it a moment ago.
-    pub(crate) record: Option<Arc<ExchangeRecord>>,
+    /// The rows of the exchange that it is, if this process appended it a moment ago.
+    pub(crate) rows: Option<Box<ExchangeRows>>,
 }
 
 /// Payloads in the order in which they were appended.
@@ -150,7 +149,7 @@ fn take_frames(chunk: &Bytes, batch: &mut Batch, limit: usize) -> usize {
         };
         let position = batch.next;
         let end = Position { offset: position.offset + frame::size(payload), ..position };
-        batch.add(Payload { position, bytes: chunk.slice_ref(payload), record: None }, end);
+        batch.add(Payload { position, bytes: chunk.slice_ref(payload), rows: None }, end);
         rest = &rest[frame::FRAME_HEADER_BYTES + payload.len()..];
         taken += 1;
     }

@@ -56,7 +56,7 @@ impl Recent {
     }
 }
 
-/// About what an entry takes: its texts are in the payload and in the entry.
+/// What an entry takes at most, or about so much: its rows may have its texts once more.
 fn size(payload: &Payload) -> usize {
     2 * payload.bytes.len()
 }

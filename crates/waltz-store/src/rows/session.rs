@@ -1,6 +1,7 @@
 //! What exchanges add to the rows of `coaching_sessions`.
 
-use super::{ExchangeRows, Sums, micros};
+use super::ExchangeRows;
+use super::exchange::Sums;
 use crate::sql::Value;
 
 /// What one or more exchanges add to their session.
@@ -16,15 +17,13 @@ pub(crate) struct SessionRow<'a> {
 impl<'a> SessionRow<'a> {
     /// What one exchange adds to its session.
     pub(crate) fn of(rows: &'a ExchangeRows) -> Self {
-        let ExchangeRows { record, sums, .. } = rows;
-        let at = micros(record.started_at);
         Self {
-            tenant: &record.tenant,
-            session_id: &record.session_id,
-            subject: record.subject.as_deref(),
-            started_at: at,
-            last_at: at,
-            sums: *sums,
+            tenant: rows.short(rows.tenant),
+            session_id: rows.short(rows.session_id),
+            subject: rows.subject.map(|subject| rows.short(subject)),
+            started_at: rows.started_at,
+            last_at: rows.started_at,
+            sums: rows.sums,
         }
     }
 

@@ -1,6 +1,7 @@
 //! What exchanges add to the rows of `exchange_totals`, by which they are counted.
 
-use super::{ExchangeRows, Sums};
+use super::ExchangeRows;
+use super::exchange::Sums;
 use crate::sql::Value;
 
 /// What exchanges of a tenant that ended in the same decision add to its totals.
@@ -13,8 +14,7 @@ pub(crate) struct TotalsRow<'a> {
 impl<'a> TotalsRow<'a> {
     /// What one exchange adds.
     pub(crate) fn of(rows: &'a ExchangeRows) -> Self {
-        let ExchangeRows { record, sums, .. } = rows;
-        Self { tenant: &record.tenant, decision: record.decision.as_str(), sums: *sums }
+        Self { tenant: rows.short(rows.tenant), decision: rows.decision, sums: rows.sums }
     }
 
     /// Which totals they are.

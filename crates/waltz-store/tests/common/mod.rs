@@ -2,7 +2,6 @@
 //! program that includes this file uses all of it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use jiff::Timestamp;
 use waltz_exchange::record::{
@@ -152,5 +151,5 @@ pub(crate) fn coached(id: &str, tenant: &str, session: &str, seconds: i64, reque
 }
 
 pub(crate) fn exchange(record: ExchangeRecord) -> Entry {
-    Entry::Exchange(Arc::new(record))
+    Entry::Exchange(Box::new(record))
 }

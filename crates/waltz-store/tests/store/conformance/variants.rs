@@ -1,7 +1,5 @@
 //! What is kept of variants.
 
-use std::sync::Arc;
-
 use waltz_exchange::ExchangeRecord;
 use waltz_exchange::proposal::{Proposal, ProposalStatus, ProposalType, Review, SupportingData};
 use waltz_exchange::release::Pause;
@@ -136,7 +134,7 @@ pub(super) async fn choices_come_back_with_what_was_learned_of_them(store: &Stor
             task_type: task_type.to_owned(),
             variant_choice: Some(choice(variant)),
             lesson: Some(learned_from(variant)),
-            ..ExchangeRecord::clone(&record)
+            ..*record
         }),
         other => other,
     };
@@ -146,7 +144,7 @@ pub(super) async fn choices_come_back_with_what_was_learned_of_them(store: &Stor
     };
     let mut elsewhere = chosen("req_5", "docs", "fast");
     if let Entry::Exchange(record) = &mut elsewhere {
-        Arc::make_mut(record).agent = "nobody".to_owned();
+        record.agent = "nobody".to_owned();
     }
     // Learned twice, learned and seen by nobody, of another kind of task, refused, of another agent, not yet learned.
     let entries = [
