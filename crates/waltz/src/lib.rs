@@ -5,6 +5,7 @@
 
 mod commands;
 pub mod config;
+mod memory;
 mod mock;
 mod telemetry;
 

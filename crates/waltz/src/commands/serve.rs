@@ -22,6 +22,7 @@ use super::fallback::Fallback;
 use super::{ConfigOptions, Exit, base_folder, configured_in_steps, describe, note, note_stage, runtime};
 use crate::config::gate::Gate;
 use crate::config::{Built, Sources, build, load, raw};
+use crate::memory;
 use crate::telemetry::{self, Exporter};
 use opening::Opening;
 use switch::Switch;
@@ -93,7 +94,7 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     let mut hangup = signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?;
-    hand_back_memory();
+    memory::hand_back();
     note(&format!("waltz is listening on http://{address}/v1 (data in {})", data_dir.display()));
     gateway.tasks.spawn(watch_files(Arc::clone(&gateway), sources, (stamped, switch, opening), address));
     let stopping = Arc::clone(&gateway);
@@ -119,17 +120,6 @@ async fn serve(mut sources: Sources, fallback: Fallback) -> Result<(), Exit> {
         });
     }
     Ok(())
-}
-
-/// Gives the system back what a configuration needed while it was built, and the allocator would keep: about a quarter of
-/// what a gateway at rest holds beside the pages of the program.
-#[cfg_attr(target_env = "gnu", expect(unsafe_code, reason = "the allocator's own call has no safe form"))]
-fn hand_back_memory() {
-    // SAFETY: it releases pages that hold no allocation, and takes the allocator's own locks.
-    #[cfg(target_env = "gnu")]
-    unsafe {
-        libc::malloc_trim(0);
-    }
 }
 
 /// Whether SIGHUP stops the gateway. It does where a terminal was closed; a service is told by it to read its files
@@ -288,7 +278,7 @@ async fn watch_files(
                 gateway.live.store(Arc::new(built.live));
                 warm(&gateway, load(&sources).raw.judge.neural == raw::Neural::On);
                 gateway.outdated.store(false, Ordering::Relaxed);
-                hand_back_memory();
+                memory::hand_back();
                 note("configuration reloaded");
                 switch.resume(&gateway, &sources);
                 switch.write(&gateway).await;
