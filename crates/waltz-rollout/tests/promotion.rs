@@ -1,5 +1,6 @@
 //! When a live variant takes over by itself, over many runs with fixed seeds: never for the noise of latencies, seldom
 //! for luck, and soon where it is better.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail loudly")]
 
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
