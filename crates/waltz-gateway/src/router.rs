@@ -267,8 +267,13 @@ async fn list_sessions(
     sessions::list(&gateway, &admitted.caller, &query).await
 }
 
-async fn show_session(State(gateway): Shared, admitted: Admitted, Named(id): Named<String>) -> Response {
-    sessions::show(&gateway, &admitted.caller, &id).await
+async fn show_session(
+    State(gateway): Shared,
+    admitted: Admitted,
+    Named(id): Named<String>,
+    Query(query): Query<HashMap<String, String>>,
+) -> Response {
+    sessions::show(&gateway, &admitted.caller, &id, &query).await
 }
 
 /// Answers a request by an exchange of its own, or, where it has a key that came before, by its twin's.

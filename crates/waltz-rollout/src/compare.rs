@@ -1,4 +1,5 @@
-//! Two variants head to head, for reports. Its interval is for one look; what acts by itself uses e-values.
+//! Two variants head to head, for reports and for whether one is better than what serves. The interval is for one look:
+//! what acts by itself asks for a gain beyond it, or uses e-values.
 
 use serde::{Deserialize, Serialize};
 
@@ -51,10 +52,8 @@ pub fn compare(first: &Value, second: &Value) -> Result<Comparison, Error> {
     if fewest < LEAST {
         return Err(Error::Estimate(format!("{fewest} outcomes are too few; each side needs {LEAST}")));
     }
-    // Equal rewards have no spread, yet the next one may differ: a pseudo-count keeps the interval open.
-    let error = |value: &Value| (value.variance() + 0.25 / value.visits as f64) / value.visits as f64;
     let difference = first.q() - second.q();
-    let reach = Z * (error(first) + error(second)).sqrt();
+    let reach = reach(first, second);
     let (lower, upper) = (difference - reach, difference + reach);
     let verdict = if lower > 0.0 {
         Better::First
@@ -74,6 +73,18 @@ pub fn compare(first: &Value, second: &Value) -> Result<Comparison, Error> {
         success_difference: first.success_rate() - second.success_rate(),
         verdict,
     })
+}
+
+/// How far the first is ahead at least: the lower end of the 95 % interval of the difference. Both need outcomes.
+pub(crate) fn least_lead(first: &Value, second: &Value) -> f64 {
+    first.q() - second.q() - reach(first, second)
+}
+
+/// Half of the length of the interval.
+fn reach(first: &Value, second: &Value) -> f64 {
+    // Equal rewards have no spread, yet the next one may differ: a pseudo-count keeps the interval open.
+    let error = |value: &Value| (value.variance() + 0.25 / value.visits as f64) / value.visits as f64;
+    Z * (error(first) + error(second)).sqrt()
 }
 
 #[cfg(test)]

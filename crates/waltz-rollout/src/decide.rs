@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::compare::least_lead;
 use crate::evidence::ln_e_above;
 use crate::guard::Standing;
 use crate::settings::DecideSettings;
@@ -67,10 +68,18 @@ pub fn decide(value: &Value, around: &Circumstances<'_>, settings: &DecideSettin
         );
         (Action::HumanApproval, reasoning)
     } else {
-        let reasoning = format!(
+        let mut reasoning = format!(
             "High confidence: Q-value {q:.3} >= {} with {n} outcomes >= {}, evidence {e:.1} >= {} that it is above {}",
             settings.auto_apply_q, settings.auto_apply_visits, settings.auto_apply_e, settings.floor
         );
+        if let Some(incumbent) = around.incumbent {
+            reasoning.push_str(&format!(
+                ", {:.3} above {:.3} of what serves and at least {:.3}",
+                q - incumbent.q(),
+                incumbent.q(),
+                least_lead(value, incumbent)
+            ));
+        }
         (Action::AutoApply, reasoning)
     };
     VariantDecision { action, reasoning, q_value: q, n_visits: n, e_value: e }
@@ -93,8 +102,19 @@ fn obstacle(value: &Value, around: &Circumstances<'_>, settings: &DecideSettings
     if q < settings.approval_q {
         return Some(format!("Low confidence: Q-value {q:.3} < {}", settings.approval_q));
     }
-    if incumbent.visits >= settings.approval_visits && incumbent.q() >= q {
-        return Some(format!("Q-value {q:.3} is no better than {:.3} of what serves", incumbent.q()));
+    if incumbent.visits < settings.approval_visits {
+        let (known, least) = (incumbent.visits, settings.approval_visits);
+        return Some(format!(
+            "Insufficient data: what serves has {known} outcomes < {least} to compare with"
+        ));
+    }
+    // Latencies alone make two means differ somewhere behind the point. Such a lead is nobody's merit.
+    if q - incumbent.q() <= settings.min_gain {
+        return Some(format!(
+            "Q-value {q:.3} is no better than {:.3} of what serves by more than {}",
+            incumbent.q(),
+            settings.min_gain
+        ));
     }
     None
 }
@@ -116,6 +136,12 @@ fn doubt(value: &Value, around: &Circumstances<'_>, settings: &DecideSettings) -
     }
     if n < settings.auto_apply_visits {
         return Some(format!("{n} outcomes < {}", settings.auto_apply_visits));
+    }
+    // The interval is made for one look, and here is one after every outcome. That the lead must surpass a gain, and not
+    // only 0, keeps chance from reaching it in the long run.
+    let lead = around.incumbent.map_or(f64::INFINITY, |incumbent| least_lead(value, incumbent));
+    if lead <= settings.min_gain {
+        return Some(format!("its lead on what serves may be {lead:.3} <= {}", settings.min_gain));
     }
     let e = e_value(value, settings);
     (e < settings.auto_apply_e)
@@ -139,6 +165,9 @@ mod tests {
         let strong = value(9.9, 10);
         let rivalled = Circumstances { incumbent: Some(&strong), ..around };
         let serving = Circumstances { incumbent: None, ..around };
+        let (nearly, hardly) = (value(9.5, 10), value(0.0, 4));
+        let close = Circumstances { incumbent: Some(&nearly), ..around };
+        let new = Circumstances { incumbent: Some(&hardly), ..around };
         let settings = DecideSettings::default();
         for (sum, visits, circumstances, action_wanted, words) in [
             (10.0, 10, around, Action::AutoApply, "High confidence: Q-value 1.000 >= 0.9 with 10 outcomes"),
@@ -153,6 +182,10 @@ mod tests {
             (6.9, 10, around, Action::NoAction, "Low confidence: Q-value 0.690 < 0.7"),
             (9.5, 10, rivalled, Action::NoAction, "no better than 0.990"),
             (10.0, 10, serving, Action::NoAction, "serves already"),
+            (10.0, 10, rivalled, Action::NoAction, "no better than 0.990 of what serves by more than 0.02"),
+            (10.0, 10, close, Action::HumanApproval, "its lead on what serves may be -0.0"),
+            (100.0, 100, new, Action::NoAction, "what serves has 4 outcomes < 5"),
+            (10.0, 10, around, Action::AutoApply, "0.500 above 0.500 of what serves and at least 0.36"),
         ] {
             let decision = decide(&value(sum, visits), &circumstances, &settings);
             assert_eq!(decision.action, action_wanted, "{sum} of {visits}: {}", decision.reasoning);

@@ -242,8 +242,7 @@ fn deserving(board: &Board, serving: &Entry, total: u64, at: Timestamp, settings
     let idea = |entry: &Entry| {
         let decision = board.decision(&entry.variant.name, at, settings).ok()?;
         let improvement = entry.value.q() - serving.value.q();
-        // Rounding is no lead.
-        (decision.action == Action::HumanApproval && improvement > 1e-6).then(|| Idea {
+        (decision.action == Action::HumanApproval).then(|| Idea {
             kind: ProposalType::PromoteVariantToDefault,
             variant: entry.variant.name.clone(),
             reasoning: decision.reasoning,

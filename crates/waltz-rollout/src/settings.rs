@@ -56,6 +56,7 @@ impl Settings {
             ("decide.auto_apply_e", decide.auto_apply_e >= 1.0, "1 or more"),
             ("decide.floor", inside(decide.floor), insides),
             ("decide.approval_q", share(decide.approval_q), shares),
+            ("decide.min_gain", share(decide.min_gain), shares),
             ("rollback.alpha", inside(rollback.alpha), insides),
             ("rollback.horizon", rollback.horizon >= 1.0 && rollback.horizon.is_finite(), "1 or more"),
             ("rollback.window", (5..=1000).contains(&rollback.window), "5 to 1000"),
@@ -147,8 +148,10 @@ pub struct DecideSettings {
     pub floor: f64,
     /// The least mean reward to ask a person.
     pub approval_q: f64,
-    /// The fewest outcomes to ask a person.
+    /// The fewest outcomes to ask a person, of the variant and of what serves.
     pub approval_visits: u64,
+    /// A mean reward is better than another only by more than this.
+    pub min_gain: f64,
 }
 
 impl Default for DecideSettings {
@@ -161,6 +164,7 @@ impl Default for DecideSettings {
             floor: 0.7,
             approval_q: 0.7,
             approval_visits: 5,
+            min_gain: 0.02,
         }
     }
 }

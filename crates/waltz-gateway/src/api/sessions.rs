@@ -1,9 +1,11 @@
-//! `GET /waltz/v1/sessions` and `GET /waltz/v1/sessions/{id}`: coaching sessions of the caller's tenant.
+//! `GET /waltz/v1/sessions` and `GET /waltz/v1/sessions/{id}`: coaching sessions of the caller's tenant, and for the admin
+//! token those of all, or of the one that it names.
 
 use std::collections::HashMap;
 
 use axum::response::Response;
 use serde::Serialize;
+use waltz_exchange::id;
 use waltz_exchange::openai::{ApiError, Retry};
 use waltz_store::{SessionFilter, SessionSummary};
 
@@ -31,10 +33,10 @@ pub async fn list(gateway: &Gateway, caller: &Caller, query: &HashMap<String, St
             return reply::error(&error);
         }
     };
-    if let Some(unknown) = query.keys().find(|name| !matches!(name.as_str(), "limit" | "before")) {
-        let message = format!("unknown query parameter `{unknown}`; known are limit, before");
-        return reply::error(&ApiError::invalid(message, Some(unknown)));
-    }
+    let tenant = match tenant(caller, query, &["limit", "before", "tenant"]) {
+        Ok(tenant) => tenant.map(str::to_owned),
+        Err(error) => return reply::error(&error),
+    };
     let before = match query.get("before").map(|cursor| cursor.parse()).transpose() {
         Ok(before) => before,
         Err(_) => {
@@ -45,7 +47,7 @@ pub async fn list(gateway: &Gateway, caller: &Caller, query: &HashMap<String, St
             return reply::error(&error);
         }
     };
-    let filter = SessionFilter { tenant: caller.scope().map(str::to_owned), limit, before };
+    let filter = SessionFilter { tenant, limit, before };
     match gateway.store.sessions(filter).await {
         Ok(data) => reply::json(&List { object: "list", data }),
         Err(error) => reply::error(&unavailable(&error)),
@@ -53,10 +55,14 @@ pub async fn list(gateway: &Gateway, caller: &Caller, query: &HashMap<String, St
 }
 
 /// Shows one session with all its exchanges. Another tenant's session does not exist.
-pub async fn show(gateway: &Gateway, caller: &Caller, id: &str) -> Response {
+pub async fn show(gateway: &Gateway, caller: &Caller, id: &str, query: &HashMap<String, String>) -> Response {
+    let tenant = match tenant(caller, query, &["tenant"]) {
+        Ok(tenant) => tenant,
+        Err(error) => return reply::error(&error),
+    };
     // An answer that the client has is on record, though perhaps still on its way to the database.
     let settled = gateway.settled().await;
-    match gateway.store.session(caller.scope(), id).await {
+    match gateway.store.session(tenant, id).await {
         Ok(Some(session)) => reply::json(&session),
         Ok(None) if !settled => reply::error(&behind()),
         Ok(None) => reply::error(&ApiError {
@@ -69,4 +75,33 @@ pub async fn show(gateway: &Gateway, caller: &Caller, id: &str) -> Response {
         }),
         Err(error) => reply::error(&unavailable(&error)),
     }
+}
+
+/// The tenant to filter by: the caller's own, or the one that the admin token names; none for all.
+fn tenant<'a>(
+    caller: &'a Caller,
+    query: &'a HashMap<String, String>,
+    known: &[&str],
+) -> Result<Option<&'a str>, ApiError> {
+    if let Some(unknown) = query.keys().find(|name| !known.contains(&name.as_str())) {
+        let message = format!("unknown query parameter `{unknown}`; known are {}", known.join(", "));
+        return Err(ApiError::invalid(message, Some(unknown)));
+    }
+    let Some(named) = query.get("tenant") else { return Ok(caller.scope()) };
+    if !id::is_name(named) {
+        let message = "`tenant` must be 1 to 128 letters, digits or any of . _ : -";
+        return Err(ApiError::invalid(message, Some("tenant")));
+    }
+    // Whether the other one is there is nothing that a key should learn.
+    if caller.scope().is_some_and(|own| own != named) {
+        return Err(ApiError {
+            status: 403,
+            kind: "permission_error".into(),
+            message: "only the admin token may name another tenant".to_owned(),
+            param: Some("tenant".to_owned()),
+            code: "admin_only".into(),
+            retry: Retry::Never,
+        });
+    }
+    Ok(Some(named))
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
-use waltz_exchange::release::{PROGRAM, ReleaseStatus};
+use waltz_exchange::release::{PROGRAM, ReleaseEvent, ReleaseStatus};
 use waltz_exchange::variant::LessonKind;
 use waltz_rollout::decide::Action;
 use waltz_rollout::{Board, BoardEvent};
@@ -268,6 +268,16 @@ fn say(key: &BoardKey, events: &[BoardEvent]) {
                     "a variant was rolled back"
                 );
             }
+            BoardEvent::Applied { variant, from_variant, decision } => {
+                tracing::info!(
+                    agent,
+                    task_type,
+                    from = from_variant,
+                    to = variant,
+                    reason = decision.reasoning,
+                    "a variant serves from now on"
+                );
+            }
             BoardEvent::Frozen { reason } => {
                 tracing::error!(agent, task_type, reason, "variants are frozen until a person looks");
             }
@@ -282,6 +292,19 @@ fn say(key: &BoardKey, events: &[BoardEvent]) {
                     release = event.release_id,
                     reasons,
                     "a release was given up"
+                );
+            }
+            BoardEvent::Release(event) if event.to_percent > event.from_percent => {
+                let ReleaseEvent { release_id, from_percent, to_percent, reasons, .. } = event;
+                let reason = reasons.join("; ");
+                tracing::info!(
+                    agent,
+                    task_type,
+                    release = release_id,
+                    from_percent,
+                    to_percent,
+                    reason,
+                    "a release has more traffic from now on"
                 );
             }
             BoardEvent::SubjectCapped { subject, variant } => {

@@ -105,11 +105,11 @@ enum Action {
         #[arg(long)]
         live: bool,
     },
-    /// Let a variant enter, apply or retire, make it the safe default; or pause, resume or unfreeze the whole.
+    /// Let a variant enter, apply or retire, go back to it, make it the safe default; or pause, resume or unfreeze the whole.
     Change {
         #[command(flatten)]
         place: Where,
-        /// enter, apply, retire, safe_default, pause, resume or unfreeze.
+        /// enter, apply, rollback, retire, safe_default, pause, resume or unfreeze.
         action: String,
         /// The variant.
         variant: Option<String>,
@@ -222,6 +222,9 @@ impl Variants {
         };
         runtime()?.block_on(async {
             let office = Office::open(&self.who).await?;
+            if let Action::Add { place, .. } = &action {
+                office.note_task_type(place);
+            }
             let done = act(&office.desk(), action, self.who.json).await;
             office.close().await.context("cannot close the store")?;
             done

@@ -152,8 +152,9 @@ pub(crate) struct Switches {
     pub(crate) safety_threshold: f64,
     /// Refuse what fails the benchmark gate (`WALTZRL_BLOCK_ON_FAILURE`).
     pub(crate) block_on_failure: bool,
-    /// Run the benchmark gate before a promotion (`ENABLE_WALTZRL_SAFETY_BENCHMARKS`). Without it no variant is applied
-    /// without a person.
+    /// Ask for a pass of the safety benchmark (`ENABLE_WALTZRL_SAFETY_BENCHMARKS`) before trained weights are released and
+    /// before `waltz variants evolve` keeps or proposes a variant. Variants that compete are measured by their live
+    /// outcomes alone. Off: none of them is applied, and no step of a release goes on, without a person.
     pub(crate) safety_benchmarks: bool,
     /// Capture reasoning traces for training (`ENABLE_TIER3_CAPTURE`).
     pub(crate) tier3_capture: bool,

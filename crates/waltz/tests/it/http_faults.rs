@@ -209,6 +209,56 @@ async fn keys_are_checked_and_tenants_do_not_see_each_other() {
 }
 
 #[tokio::test]
+async fn the_admin_token_reads_the_session_of_the_tenant_that_it_names() {
+    let mock = Mock::start("");
+    let digest = |key: &str| waltz_exchange::id::sha256_hex(key.as_bytes());
+    let config = format!(
+        "[[keys]]\nname = \"one\"\nsha256 = \"{}\"\n[[keys]]\nname = \"two\"\nsha256 = \"{}\"\n",
+        digest("key-1"),
+        digest("key-2")
+    );
+    let gateway = Gateway::over(&mock, &config);
+    let log = gateway.log_text();
+    let token = log.lines().find_map(|line| line.strip_prefix("admin token, shown this once: ")).unwrap();
+    for key in ["key-1", "key-2", token] {
+        let headers = [("x-api-key", key), ("x-waltz-session-id", "shared")];
+        assert_eq!(gateway.post("/v1/chat/completions", HELLO, &headers).await.status, 200);
+    }
+    let get = async |key: &str, path: &str| {
+        gateway.get(&format!("/waltz/v1/sessions{path}"), &[("x-api-key", key)]).await
+    };
+    // What is asked for alone waits for the database; then the list has all of it.
+    for (key, tenant) in
+        [(token, "one"), (token, "two"), (token, "local"), ("key-1", "one"), ("key-2", "two")]
+    {
+        let session = get(key, &format!("/shared?tenant={tenant}")).await;
+        assert_eq!(session.status, 200, "{tenant}: {}", session.text);
+        let session = session.json();
+        assert_eq!(session["summary"]["tenant"], tenant);
+        assert_eq!(session["exchanges"].as_array().unwrap().len(), 1, "{session}");
+        let list = get(key, &format!("?tenant={tenant}&limit=10")).await.json();
+        let data = list["data"].as_array().unwrap();
+        assert!(data.len() == 1 && data[0]["tenant"] == tenant, "{list}");
+    }
+    assert_eq!(get(token, "").await.json()["data"].as_array().unwrap().len(), 3);
+    assert_eq!(get("key-1", "").await.json()["data"].as_array().unwrap().len(), 1);
+    // Without a name it is the one that was active last, and each key's own.
+    assert_eq!(get(token, "/shared").await.json()["summary"]["tenant"], "local");
+    assert_eq!(get("key-1", "/shared").await.json()["summary"]["tenant"], "one");
+    assert_eq!(get(token, "/shared?tenant=three").await.error(), (404, "session_not_found".to_owned()));
+    assert_eq!(get(token, "?tenant=three").await.json()["data"], json!([]));
+    for path in ["/shared", ""] {
+        let foreign = get("key-1", &format!("{path}?tenant=two")).await;
+        assert_eq!(foreign.error(), (403, "admin_only".to_owned()), "{}", foreign.text);
+        for wrong in ["tenant=", "tenant=a%20b", "tenants=two"] {
+            let reply = get(token, &format!("{path}?{wrong}")).await;
+            assert_eq!(reply.error(), (400, "invalid_request".to_owned()), "{wrong}: {}", reply.text);
+            assert_eq!(reply.json()["error"]["param"], wrong.split('=').next().unwrap());
+        }
+    }
+}
+
+#[tokio::test]
 async fn without_keys_a_web_page_cannot_use_the_gateway() {
     let gateway = Gateway::over(&Mock::start(""), "");
     for headers in [[("host", "evil.example")], [("origin", "https://evil.example")], [("origin", "null")]] {

@@ -3,6 +3,7 @@
 mod faults;
 mod lookback;
 mod operators;
+mod promotion;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};

@@ -15,7 +15,7 @@ use super::{Check, is_variable_name};
 use crate::config::raw::{self, RawConfig};
 
 /// The key of the file for each setting whose name differs.
-const NAMES: [(&str, &str); 12] = [
+const NAMES: [(&str, &str); 13] = [
     ("choose.floor", "variants.least_share"),
     ("choose.epsilon", "variants.epsilon"),
     ("choose.ucb_c", "variants.ucb_c"),
@@ -24,6 +24,7 @@ const NAMES: [(&str, &str); 12] = [
     ("decide.auto_apply_e", "variants.auto_apply_e"),
     ("decide.floor", "variants.floor_q"),
     ("decide.approval_q", "variants.approval_q"),
+    ("decide.min_gain", "variants.min_gain"),
     ("subject.window", "variants.subject_window"),
     ("propose.weak_q", "proposals.weak_q"),
     ("propose.promote_gap", "proposals.promote_gap"),
@@ -112,6 +113,7 @@ fn settings(raw: &RawConfig) -> Settings {
             floor: variants.floor_q,
             approval_q: variants.approval_q,
             approval_visits: variants.approval_visits,
+            min_gain: variants.min_gain,
         },
         rollback: RollbackSettings {
             mode: match rollback.mode {
@@ -183,7 +185,7 @@ mod tests {
 
     #[test]
     fn mistakes_bear_the_names_of_the_file() {
-        let text = "[variants]\nleast_share = 2.0\nfloor_q = 1.0\nsubject_cap = 300\n[proposals]\nweak_q = -1.0\n\
+        let text = "[variants]\nleast_share = 2.0\nfloor_q = 1.0\nmin_gain = -0.1\nsubject_cap = 300\n[proposals]\nweak_q = -1.0\n\
             [rollback]\nalpha = 0.0\n[release]\npromote_e = 0.5\n[[webhooks]]\nurl = \"http://169.254.169.254/\"\nsecret_env = \"S\"\n\
             [[webhooks]]\nurl = \"ftp://x\"\nsecret_env = \"S\"\n[[webhooks]]\nurl = \"http://x\"\nsecret_env = \"SHORT\"\n";
         let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
@@ -193,6 +195,7 @@ mod tests {
             [
                 "variants.least_share",
                 "variants.floor_q",
+                "variants.min_gain",
                 "rollback.alpha",
                 "proposals.weak_q",
                 "release.promote_e",

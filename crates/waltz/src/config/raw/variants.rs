@@ -60,8 +60,11 @@ pub(crate) struct Variants {
     pub(crate) floor_q: f64,
     /// The least mean reward to ask a person.
     pub(crate) approval_q: f64,
-    /// The fewest outcomes to ask a person.
+    /// The fewest outcomes to ask a person, of the variant and of what serves.
     pub(crate) approval_visits: u64,
+    /// Better than what serves is a mean reward that is larger by more than this; what is applied without a person has
+    /// such a lead for 95 % certain.
+    pub(crate) min_gain: f64,
     /// At most so many of the last `subject_window` reports of a day are one subject's; 0 counts all. From three on, one
     /// subject alone can roll back a variant that never failed.
     pub(crate) subject_cap: usize,
@@ -87,6 +90,7 @@ impl Default for Variants {
             floor_q: decide.floor,
             approval_q: decide.approval_q,
             approval_visits: decide.approval_visits,
+            min_gain: decide.min_gain,
             subject_cap: subject.cap,
             subject_window: subject.window,
         }

@@ -23,6 +23,8 @@ async fn commands_do_what_the_interface_does() {
     let command = |arguments: &[&str]| site.command(&gateway, arguments);
     let add = ["variants", "add", "writer", "docs", "fast", "--live", "--patch", &file];
     assert!(command(&add).unwrap_err().contains("no section `Rules`"), "a patch that cannot be applied");
+    let slip = command(&["variants", "add", "writer", "dcos", "fast", "--patch", &file]).unwrap_err();
+    assert!(slip.contains("`writer` does docs, and not `dcos`"), "{slip}");
     std::fs::write(&patch, r#"[{"model": "fast"}]"#).unwrap();
     let nobody = ["variants", "add", "nobody", "docs", "fast", "--patch", &file];
     assert!(command(&nobody).unwrap_err().contains("no agent `nobody`"));
