@@ -45,6 +45,9 @@ fn everything() -> Vec<Field> {
         field("score", FieldKind::Number { least: -1, most: 10, decimals: 2 }),
         field("text", FieldKind::Text { most: 5 }),
         field("count", FieldKind::Number { least: 0, most: 100, decimals: 0 }),
+        field("age", FieldKind::OpenNumber { least: None, most: None, decimals: 0 }),
+        field("price", FieldKind::OpenNumber { least: Some(120), most: None, decimals: 2 }),
+        field("debt", FieldKind::OpenNumber { least: None, most: Some(-1000), decimals: 0 }),
     ]
 }
 
@@ -170,7 +173,10 @@ fn every_kind_of_field_holds_what_it_may() {
             assert!(value["count"].as_u64().unwrap() <= 100);
             assert!(value["text"].as_str().unwrap().chars().count() <= 5);
             categories.insert(value["category"].as_str().unwrap().to_owned());
-            assert_eq!(value.as_object().unwrap().len(), 5);
+            assert!(value["age"].is_i64(), "{value}");
+            assert!(value["price"].as_f64().unwrap() >= 120.0, "{value}");
+            assert!(value["debt"].as_i64().unwrap() <= -1000, "{value}");
+            assert_eq!(value.as_object().unwrap().len(), 8);
         }
     }
     assert_eq!(categories.len(), 3, "one of the choices is a beginning of another: {categories:?}");
