@@ -3,7 +3,10 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use axum::body::Body;
+use axum::response::Response;
 use bytes::Bytes;
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value};
 use waltz_exchange::anthropic::stream::{Encoder, Frame, error_event, message_stop};
@@ -36,6 +39,13 @@ impl Dialect {
         } else {
             Self::OpenAi
         }
+    }
+
+    /// The form of a path that clients of both forms ask for, or that is not there: the headers tell who asks.
+    pub fn spoken(path: &str, headers: &HeaderMap) -> Self {
+        let is_anthropic = headers.contains_key("anthropic-version")
+            || (headers.contains_key("x-api-key") && !headers.contains_key(AUTHORIZATION));
+        Self::of(if is_anthropic { MESSAGES } else { path })
     }
 
     /// One chunk of a stream, as the frames that the client expects.
@@ -82,6 +92,12 @@ impl Dialect {
                 (status, headers, Bytes::from(anthropic::error_body(error).to_string()))
             }
         }
+    }
+
+    /// The same as a response.
+    pub fn reply_error(&self, error: &ApiError) -> Response {
+        let (status, headers, body) = self.error_parts(error);
+        reply::response(status, headers, Body::from(body))
     }
 
     /// A whole answer that has to be written anew, with what waltz adds to it.

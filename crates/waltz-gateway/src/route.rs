@@ -25,6 +25,9 @@ use crate::variants::program::Seen;
 use crate::variants::shadow::Shadowed;
 use crate::variants::{Served, Variants, context};
 
+/// Models that an error names.
+const MOST_NAMED: usize = 10;
+
 /// A request with its agent and its reading.
 pub struct Routed {
     /// The step before.
@@ -167,7 +170,7 @@ fn who_answers(
     {
         return Ok(Found { agent, reason: Some(chosen.reason), named: false });
     }
-    let agent = live.agent_for(model).ok_or_else(|| model_not_found(model))?;
+    let agent = live.agent_for(model).ok_or_else(|| model_not_found(live, model))?;
     let named = model.starts_with(AGENT_PREFIX);
     let reason = named.then(|| "the model names it".to_owned());
     Ok(Found { agent, reason, named })
@@ -222,12 +225,21 @@ fn release(received: &Received, live: &Live, agent: &ConversationAgent, depth: D
     }
 }
 
-/// The error for a model that nobody serves.
-pub fn model_not_found(model: &str) -> ApiError {
+/// The error for a model that nobody serves, with the names of those that are served.
+pub fn model_not_found(live: &Live, model: &str) -> ApiError {
+    let models = live.models();
+    let named: Vec<String> = models.iter().take(MOST_NAMED).map(|(id, _)| format!("`{id}`")).collect();
+    let list = if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) };
+    let more = match models.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
     ApiError {
         status: 404,
         kind: "invalid_request_error".into(),
-        message: format!("the model `{model}` does not exist here; GET /v1/models lists those that do"),
+        message: format!(
+            "the model `{model}` does not exist here; GET /v1/models lists those that do{list}{more}"
+        ),
         param: Some("model".to_owned()),
         code: "model_not_found".into(),
         retry: Retry::Never,

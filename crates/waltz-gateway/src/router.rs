@@ -1,5 +1,5 @@
 //! Paths and what answers them. Every reply, of whatever path, carries `x-request-id`, and every error
-//! is OpenAI's error body, or Anthropic's on that interface's paths.
+//! is OpenAI's error body, or Anthropic's on that interface's paths and to its clients where a path is both's or nobody's.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,6 +22,7 @@ use waltz_exchange::openai::{ApiError, Retry};
 
 use crate::api::count_tokens::COUNT_TOKENS;
 use crate::api::embeddings::EMBEDDINGS;
+use crate::api::models::MODELS;
 use crate::api::run::RUN;
 use crate::api::{
     admin, count_tokens, embeddings, evaluate, health, metrics, models, moderations, outcomes, plan, run,
@@ -63,7 +64,7 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route(EMBEDDINGS, post(embed))
         .route(COUNT_TOKENS, post(count))
         .route("/v1/moderations", post(moderate))
-        .route("/v1/models", get(list_models))
+        .route(MODELS, get(list_models))
         .route("/v1/models/{*id}", get(show_model))
         .route("/waltz/v1/evaluate", post(judge))
         .route("/waltz/v1/plan", post(plan_tasks))
@@ -84,8 +85,12 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
             "/openapi.json",
             get(async || reply::response(StatusCode::OK, reply::json_headers(), OPENAPI.into())),
         )
-        .fallback(async |uri: Uri| reply_error(uri.path(), &not_found(uri.path())))
-        .method_not_allowed_fallback(async |uri: Uri| reply_error(uri.path(), &wrong_method(uri.path())))
+        .fallback(async |uri: Uri, headers: HeaderMap| {
+            Dialect::spoken(uri.path(), &headers).reply_error(&not_found(uri.path()))
+        })
+        .method_not_allowed_fallback(async |uri: Uri, headers: HeaderMap| {
+            Dialect::spoken(uri.path(), &headers).reply_error(&wrong_method(uri.path()))
+        })
         .with_state(gateway)
 }
 
@@ -193,8 +198,11 @@ impl FromRequestParts<Arc<Gateway>> for Admitted {
 
     async fn from_request_parts(parts: &mut Parts, gateway: &Arc<Gateway>) -> Result<Self, Response> {
         let request_id = parts.extensions.get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
+        let path = parts.uri.path();
+        let dialect =
+            if path.starts_with(MODELS) { Dialect::spoken(path, &parts.headers) } else { Dialect::of(path) };
         let admitted = Self::new(gateway, std::mem::take(&mut parts.headers), request_id);
-        admitted.map_err(|error| reply_error(parts.uri.path(), &error))
+        admitted.map_err(|error| dialect.reply_error(&error))
     }
 }
 
@@ -252,11 +260,11 @@ async fn report_outcome(State(gateway): Shared, admitted: Admitted, body: Body) 
 }
 
 async fn list_models(admitted: Admitted) -> Response {
-    models::list(&admitted.live).await
+    models::list(&admitted.live, &admitted.headers).await
 }
 
 async fn show_model(admitted: Admitted, Named(id): Named<String>) -> Response {
-    models::show(&admitted.live, &id)
+    models::show(&admitted.live, &id, &admitted.headers)
 }
 
 async fn list_sessions(
@@ -329,8 +337,7 @@ fn idempotent(path: &str) -> bool {
 
 /// An error in the form of a path.
 fn reply_error(path: &str, error: &ApiError) -> Response {
-    let (status, headers, body) = Dialect::of(path).error_parts(error);
-    reply::response(status, headers, Body::from(body))
+    Dialect::of(path).reply_error(error)
 }
 
 fn not_found(path: &str) -> ApiError {

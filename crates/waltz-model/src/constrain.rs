@@ -7,6 +7,7 @@
 
 mod index;
 mod limits;
+mod number;
 mod schema;
 mod state;
 

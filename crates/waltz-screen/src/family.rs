@@ -1,13 +1,13 @@
 //! A pattern family: the unit of the pattern files and of operators' rules files.
 //!
-//! Two forms: what is written in TOML (`Written`) and the validated [`Family`] that `screen.rs`
-//! compiles. Every mistake of a file is collected before anything is rejected. Runs at start and at
-//! reload, never while a text is read.
+//! Two forms: what is written in TOML and the validated [`Family`] that `screen.rs` compiles. Every mistake of a
+//! file is collected before anything is rejected. Runs at start and at reload, never while a text is read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use regex::{Regex, RegexBuilder};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use waltz_exchange::Category;
 
 use crate::error::RuleMistake;
@@ -78,33 +78,12 @@ pub(crate) struct Family {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Term(pub(crate) Vec<u8>);
 
-/// A family as written in a file.
-#[derive(Deserialize)]
-struct Written {
-    id: String,
-    category: Option<String>,
-    severity: Option<f64>,
-    side: Option<String>,
-    means: Option<String>,
-    #[serde(default)]
-    all: Vec<Vec<String>>,
-    within: Option<i64>,
-    #[serde(default)]
-    ordered: bool,
-    regex: Option<String>,
-    #[serde(default)]
-    unless: Vec<String>,
-    #[serde(default)]
-    softened_by: Vec<String>,
-    action: Option<String>,
-}
-
 /// Reads the families of a file: `entries` are its `[[family]]` or `[[rule]]` tables, `lists` its
-/// named lists. Mistakes are added to `mistakes`; a family with a mistake is left out.
+/// named lists, `taken` ids that none of them may have. Mistakes are added to `mistakes`; a family with a mistake is left out.
 pub(crate) fn read_families(
     entries: &[toml::Value],
     lists: &BTreeMap<String, Vec<String>>,
-    kind: Kind,
+    (kind, taken): (Kind, &BTreeSet<String>),
     mistakes: &mut Vec<RuleMistake>,
 ) -> Vec<Family> {
     let mut families = Vec::with_capacity(entries.len());
@@ -116,6 +95,9 @@ pub(crate) fn read_families(
         let mut check = Check { place, lists, kind, mistakes: Vec::new() };
         if !id.is_empty() && !seen.insert(id.to_owned()) {
             check.wrong("id is used twice, each rule needs its own");
+        }
+        if taken.contains(id) {
+            check.wrong("`id` is that of a built-in family, give the rule its own");
         }
         let family = check.family(entry);
         if check.mistakes.is_empty() {
@@ -147,55 +129,70 @@ impl Check<'_> {
         for key in table.keys().filter(|key| !KEYS.contains(&key.as_str())) {
             self.wrong(format!("unknown key `{key}`, allowed are {}", KEYS.join(", ")));
         }
-        let written: Written = match entry.clone().try_into() {
-            Ok(written) => written,
+        // Every field is read before any of them decides, so that all mistakes are named at once.
+        let id = self.id(table.get("id"));
+        let category = self.category(table.get("category"));
+        let severity = self.severity(table.get("severity"));
+        let side = self.read::<String>(table, "side");
+        let side = self.side(side.as_deref());
+        let means = self.means(table.get("means"));
+        let all = self.groups(table);
+        let within = self.read(table, "within");
+        let within = self.within(within);
+        let ordered = self.read(table, "ordered").unwrap_or(false);
+        let regex = self.read::<String>(table, "regex");
+        let regex = self.expression(regex.as_deref());
+        let unless = self.exceptions("unless", table);
+        let softened_by = self.exceptions("softened_by", table);
+        let action = self.read::<String>(table, "action");
+        let blocks = self.blocks(action.as_deref());
+        let kind = self.kind;
+        let info = FamilyInfo { id, kind, category: category?, severity: severity?, side, means, blocks };
+        Some(Family { info, all, within, ordered, regex, unless, softened_by })
+    }
+
+    /// The value of a key that may be left out; one of another type is a mistake.
+    fn read<T: DeserializeOwned>(&mut self, table: &toml::Table, key: &str) -> Option<T> {
+        match table.get(key)?.clone().try_into() {
+            Ok(value) => Some(value),
             Err(error) => {
-                self.wrong(error.to_string().trim().replace('\n', " "));
-                return None;
+                let reason = error.to_string().trim().replace('\n', " ");
+                self.wrong(format!("`{key}` is of the wrong type: {reason}"));
+                None
             }
-        };
-        let regex = self.expression(written.regex.as_deref());
-        if written.all.is_empty() && written.regex.is_none() {
+        }
+    }
+
+    fn groups(&mut self, table: &toml::Table) -> Vec<Vec<Term>> {
+        let written: Vec<Vec<String>> = self.read(table, "all").unwrap_or_default();
+        let is_empty = |value: &toml::Value| value.as_array().is_some_and(Vec::is_empty);
+        if table.get("all").is_none_or(is_empty) && !table.contains_key("regex") {
             self.wrong("has neither `all` nor `regex`, one is needed");
         }
-        if written.all.len() > MAX_GROUPS {
-            self.wrong(format!("`all` has {} groups, allowed are {MAX_GROUPS}", written.all.len()));
+        if written.len() > MAX_GROUPS {
+            self.wrong(format!("`all` has {} groups, allowed are {MAX_GROUPS}", written.len()));
         }
         let mut all = Vec::new();
-        for (index, group) in written.all.iter().enumerate() {
+        for (index, group) in written.iter().enumerate() {
             if group.is_empty() {
                 self.wrong(format!("group {} of `all` is empty", index + 1));
             }
             all.push(self.terms("all", group));
         }
-        Some(Family {
-            info: FamilyInfo {
-                category: self.category(written.category.as_deref())?,
-                severity: self.severity(written.severity)?,
-                side: self.side(written.side.as_deref()),
-                means: self.means(written.means),
-                blocks: self.blocks(written.action.as_deref()),
-                kind: self.kind,
-                id: self.id(written.id),
-            },
-            all,
-            within: self.within(written.within),
-            ordered: written.ordered,
-            regex,
-            unless: self.exceptions("unless", &written.unless),
-            softened_by: self.exceptions("softened_by", &written.softened_by),
-        })
+        all
     }
 
-    fn id(&mut self, id: String) -> String {
+    fn id(&mut self, id: Option<&toml::Value>) -> String {
+        let id = text(id);
         let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
         if id.is_empty() || id.len() > 64 || !id.bytes().all(letter) {
             self.wrong("`id` must be 1 to 64 of the characters a-z 0-9 . _ -");
         }
-        id
+        id.to_owned()
     }
 
-    fn category(&mut self, name: Option<&str>) -> Option<Category> {
+    fn category(&mut self, name: Option<&toml::Value>) -> Option<Category> {
+        let name = name.map(|name| text(Some(name)));
         let category = name.and_then(Category::parse);
         if category.is_none() {
             let builtin: Vec<&str> = Category::ALL.iter().map(Category::as_str).collect();
@@ -207,8 +204,9 @@ impl Check<'_> {
         category
     }
 
-    fn severity(&mut self, severity: Option<f64>) -> Option<f32> {
-        let allowed = severity.filter(|value| (0.0..=1.0).contains(value));
+    fn severity(&mut self, severity: Option<&toml::Value>) -> Option<f32> {
+        let number = severity.and_then(|value| value.clone().try_into::<f64>().ok());
+        let allowed = number.filter(|value| (0.0..=1.0).contains(value));
         if allowed.is_none() {
             self.wrong("`severity` must be a number from 0 to 1");
         }
@@ -227,12 +225,12 @@ impl Check<'_> {
         }
     }
 
-    fn means(&mut self, means: Option<String>) -> String {
-        let means = means.unwrap_or_default();
+    fn means(&mut self, means: Option<&toml::Value>) -> String {
+        let means = text(means);
         if means.trim().is_empty() || means.len() > 200 {
             self.wrong("`means` must say in 1 to 200 bytes what the rule finds");
         }
-        means
+        means.to_owned()
     }
 
     fn blocks(&mut self, action: Option<&str>) -> bool {
@@ -282,9 +280,10 @@ impl Check<'_> {
         }
     }
 
-    fn exceptions(&mut self, key: &str, items: &[String]) -> Vec<Vec<Term>> {
+    fn exceptions(&mut self, key: &str, table: &toml::Table) -> Vec<Vec<Term>> {
+        let items: Vec<String> = self.read(table, key).unwrap_or_default();
         let (named, own): (Vec<String>, Vec<String>) =
-            items.iter().cloned().partition(|item| item.starts_with('@'));
+            items.into_iter().partition(|item| item.starts_with('@'));
         let mut lists: Vec<Vec<Term>> = named.into_iter().map(|name| self.terms(key, &[name])).collect();
         lists.push(self.terms(key, &own));
         lists.retain(|list| !list.is_empty());
@@ -328,4 +327,9 @@ impl Check<'_> {
         }
         terms.insert(Term(view));
     }
+}
+
+/// A text that a rule needs; what is none is as good as missing.
+fn text(value: Option<&toml::Value>) -> &str {
+    value.and_then(toml::Value::as_str).unwrap_or_default()
 }

@@ -1,8 +1,11 @@
 //! The built-in pattern files, embedded in the binary.
 
+use std::collections::BTreeSet;
+
 use crate::error::Error;
 use crate::family::Family;
 use crate::finding::Kind;
+use crate::pii::PiiKind;
 use crate::rules::parse;
 
 /// Lists that all files share; it stands before each file when that is read.
@@ -25,6 +28,12 @@ pub(crate) fn refusal_families() -> Result<Vec<Family>, Error> {
     builtin(REFUSAL, Kind::Harm)
 }
 
+/// The ids of all of them, and those under which personal data is found.
+pub(crate) fn ids() -> Result<BTreeSet<String>, Error> {
+    let families = finding_families()?.into_iter().chain(refusal_families()?);
+    Ok(families.map(|family| family.info.id).chain(PiiKind::ALL.map(PiiKind::family)).collect())
+}
+
 fn builtin(file: &str, kind: Kind) -> Result<Vec<Family>, Error> {
-    parse(&format!("{LISTS}\n{file}"), "family", kind)
+    parse(&format!("{LISTS}\n{file}"), "family", (kind, &BTreeSet::new()))
 }

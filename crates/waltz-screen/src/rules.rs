@@ -1,10 +1,11 @@
 //! Operators' rules files: the families of somebody else, read with limits and without trust.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Error, RuleMistake};
 use crate::family::{Family, read_families};
 use crate::finding::Kind;
+use crate::patterns;
 
 /// Most rules that one file may hold.
 const MAX_RULES: usize = 1_000;
@@ -25,7 +26,7 @@ impl Rules {
         if toml_text.len() > MAX_FILE_BYTES {
             return Err(Error::TooLarge { bytes: toml_text.len(), limit: MAX_FILE_BYTES });
         }
-        let families = parse(toml_text, "rule", Kind::Rule)?;
+        let families = parse(toml_text, "rule", (Kind::Rule, &patterns::ids()?))?;
         Ok(Self { families })
     }
 
@@ -40,8 +41,13 @@ impl Rules {
     }
 }
 
-/// Reads a file of families; shared with the built-in patterns, whose tables are called `family`.
-pub(crate) fn parse(toml_text: &str, table: &str, kind: Kind) -> Result<Vec<Family>, Error> {
+/// Reads a file of families, none of which may have an id that is `taken`; shared with the built-in patterns, whose
+/// tables are called `family`.
+pub(crate) fn parse(
+    toml_text: &str,
+    table: &str,
+    (kind, taken): (Kind, &BTreeSet<String>),
+) -> Result<Vec<Family>, Error> {
     let file: toml::Table = toml::from_str(toml_text).map_err(|error| Error::Syntax(Box::new(error)))?;
     let mut mistakes = Vec::new();
     let mut wrong = |place: &str, problem: String| {
@@ -71,7 +77,7 @@ pub(crate) fn parse(toml_text: &str, table: &str, kind: Kind) -> Result<Vec<Fami
     if entries.len() > MAX_RULES {
         return Err(Error::TooManyRules { rules: entries.len(), limit: MAX_RULES });
     }
-    let families = read_families(entries, &lists, kind, &mut mistakes);
+    let families = read_families(entries, &lists, (kind, taken), &mut mistakes);
     if mistakes.is_empty() {
         return Ok(families);
     }

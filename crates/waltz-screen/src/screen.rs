@@ -315,7 +315,7 @@ fn personal(pii: &PiiFinding, side: Side) -> Finding {
         (false, _) => pii.kind.severity(),
     };
     Finding {
-        family: format!("{}.{}", if secret { "secret" } else { "pii" }, pii.kind.as_str()),
+        family: pii.kind.family(),
         kind: if secret { Kind::Secret } else { Kind::Pii },
         category: Category::PRIVACY_VIOLATION,
         severity,

@@ -107,10 +107,13 @@ pub(crate) fn note(message: &str) {
 
 /// Writes a line of data. A reader that went away, as `head` does, ends the program quietly.
 pub(crate) fn print(line: &str) -> Result<(), Exit> {
-    writeln!(std::io::stdout(), "{line}").map_err(|error| {
-        let code = if error.kind() == std::io::ErrorKind::BrokenPipe { 0 } else { 1 };
-        Exit { code, message: format!("cannot write to standard output: {error}") }
-    })
+    writeln!(std::io::stdout(), "{line}").map_err(|error| unheard(&error))
+}
+
+/// How the program ends where standard output takes nothing more.
+pub(crate) fn unheard(error: &std::io::Error) -> Exit {
+    let code = if error.kind() == std::io::ErrorKind::BrokenPipe { 0 } else { 1 };
+    Exit { code, message: format!("cannot write to standard output: {error}") }
 }
 
 /// The options that find and override the configuration.

@@ -26,6 +26,9 @@ use script::{Asked, Reply, Script};
 /// How many requests are remembered for `GET /_mock/requests`.
 const REMEMBERED: usize = 10_000;
 
+/// How long a connection that is to be cut has for what was said before.
+const BEFORE_CUT: Duration = Duration::from_millis(20);
+
 #[derive(Clone)]
 struct Mock {
     script: Arc<Mutex<Script>>,
@@ -136,6 +139,8 @@ fn pieces(pieces: Vec<String>, reply: &Reply) -> Response {
             std::future::pending::<()>().await;
         }
         if cut == Some(sent) {
+            // An error takes what was not yet written along with it.
+            tokio::time::sleep(BEFORE_CUT).await;
             let broken = std::io::Error::other("scripted cut");
             return Some((Err(broken), (VecDeque::new(), u32::MAX)));
         }

@@ -124,3 +124,13 @@ def test_tokens_are_counted_by_an_upstream_that_can(start):
     assert call["body"] == {"model": "mock", "system": "Be brief.", "messages": ASK}
     with pytest.raises(anthropic.NotFoundError, match="no upstream that serves it speaks Anthropic's form"):
         client_of(start()).messages.count_tokens(model="mock", messages=ASK)
+
+
+def test_models_come_in_the_form_of_this_client(start):
+    client = client_of(start())
+    models = client.models.list()
+    assert [(model.id, model.type, model.display_name) for model in models] == [("mock", "model", "mock")]
+    assert client.models.retrieve("mock").created_at.year == 1970
+    with pytest.raises(anthropic.NotFoundError) as caught:
+        client.models.retrieve("waltz/nobody")
+    assert caught.value.body["error"]["type"] == "not_found_error"

@@ -4,11 +4,18 @@ import os
 from pathlib import Path
 
 import pytest
-from openai import OpenAI
+from openai import NotFoundError, OpenAI
+from pydantic import BaseModel
 from world import Process
 
 MODELS = Path(os.environ.get("WALTZ_MODELS", Path(__file__).resolve().parents[3] / ".test" / "models"))
 HAS_MODEL = (MODELS / "smollm2" / "manifest.json").exists()
+
+
+class Person(BaseModel):
+    name: str
+    age: int
+    height: float
 
 
 @pytest.mark.skipif(not HAS_MODEL and not os.environ.get("CI"), reason="waltz model pull smollm2, and set WALTZ_MODELS")
@@ -34,5 +41,14 @@ def test_whole_and_streamed_answers_without_key_or_upstream(tmp_path):
         assert text == whole.choices[0].message.content
         vector = client.embeddings.create(model="local/smollm2", input="hello").data[0].embedding
         assert len(vector) == 576 and abs(sum(value * value for value in vector) - 1) < 1e-3
+        form = {**asked, "max_tokens": 60, "messages": [{"role": "user", "content": "Ann is 31 years old and 1.70 m tall."}]}
+        person = client.chat.completions.parse(**form, response_format=Person).choices[0].message.parsed
+        assert isinstance(person, Person) and person.name
+        for call in (client.chat.completions.create, client.embeddings.create):
+            words = {"input": "hello"} if call == client.embeddings.create else {"messages": asked["messages"]}
+            for name in ("gpt-4o", "local/minilm"):
+                with pytest.raises(NotFoundError) as caught:
+                    call(model=name, **words)
+                assert caught.value.code == "model_not_found" and "local/smollm2" in str(caught.value)
     finally:
         process.stop()

@@ -151,10 +151,14 @@ impl<'a> Part<'a> {
     fn number(&self, decimals: u8) -> Result<FieldKind, Trouble> {
         self.keeps_to(&["type", "minimum", "maximum"])?;
         let limit = |keyword: &str| {
-            let limit = self.get(keyword).and_then(whole).and_then(|limit| i32::try_from(limit).ok());
-            limit.ok_or_else(|| self.wrong(keyword, "must be a whole number of at most 32 bits"))
+            let Some(given) = self.get(keyword) else { return Ok(None) };
+            let limit = whole(given).and_then(|limit| i32::try_from(limit).ok());
+            limit.map(Some).ok_or_else(|| self.wrong(keyword, "must be a whole number of at most 32 bits"))
         };
-        Ok(FieldKind::Number { least: limit("minimum")?, most: limit("maximum")?, decimals })
+        Ok(match (limit("minimum")?, limit("maximum")?) {
+            (Some(least), Some(most)) => FieldKind::Number { least, most, decimals },
+            (least, most) => FieldKind::OpenNumber { least, most, decimals },
+        })
     }
 }
 

@@ -75,7 +75,7 @@ impl PassThrough {
         let model = parsed.get("model").and_then(Value::as_str).unwrap_or_default().to_owned();
         entry.model.clone_from(&model);
         let Some(agent) = live.agent_for(&model) else {
-            return Err(Stop::new(entry, Decision::Invalid, route::model_not_found(&model)));
+            return Err(Stop::new(entry, Decision::Invalid, route::model_not_found(live, &model)));
         };
         entry.agent.clone_from(&agent.name);
         entry.variant.clone_from(&agent.variant);

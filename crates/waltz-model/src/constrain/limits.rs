@@ -17,7 +17,7 @@ pub(super) fn check(fields: &[Field]) -> Result<(), Error> {
             FieldKind::OneOf(texts) => (texts.len(), texts.iter().map(String::len).sum()),
             FieldKind::Number { least, most, decimals } => numbers(*least, *most, *decimals),
             FieldKind::Flag => (2, "true".len() + "false".len()),
-            FieldKind::Text { .. } => (0, 0),
+            FieldKind::Text { .. } | FieldKind::OpenNumber { .. } => (0, 0),
         };
         values = values.saturating_add(more_values);
         bytes = bytes.saturating_add(name.len()).saturating_add(more_bytes);

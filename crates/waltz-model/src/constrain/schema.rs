@@ -2,6 +2,7 @@
 
 use super::index::TokenIndex;
 use super::limits;
+use super::number::{self, NumberAt, NumberForm};
 use super::state::{At, Inside, State, text_step};
 use crate::Error;
 
@@ -32,6 +33,15 @@ pub enum FieldKind {
         /// Digits after the point.
         decimals: u8,
     },
+    /// A number of a range that is open at one end or both; up to fifteen digits stand before the point.
+    OpenNumber {
+        /// The least, if there is one.
+        least: Option<i32>,
+        /// The most, if there is one.
+        most: Option<i32>,
+        /// Digits after the point.
+        decimals: u8,
+    },
     /// Any text of at most so many characters.
     Text {
         /// The most characters, an escape being one.
@@ -51,6 +61,8 @@ enum Segment {
     Fixed { text: Vec<u8>, costs: Vec<usize> },
     /// Sorted texts, with the same.
     Choice(Vec<(Vec<u8>, Vec<usize>)>),
+    /// A number, and a shortest one; a fixed segment follows.
+    Number { form: NumberForm, shortest: Vec<u8> },
     /// Free text; a fixed segment that begins with a quote follows.
     Text { most: usize },
 }
@@ -77,14 +89,19 @@ impl Schema {
                     segments.push(Segment::Text { most: *most });
                     continue;
                 }
+                FieldKind::OpenNumber { least, most, decimals } => {
+                    let form = NumberForm::new(*least, *most, *decimals);
+                    let shortest = form.shortest().ok_or_else(|| no_value(field))?;
+                    segments.push(fixed_segment(std::mem::take(&mut fixed)));
+                    segments.push(Segment::Number { form, shortest });
+                    continue;
+                }
                 FieldKind::Flag => vec!["true".to_owned(), "false".to_owned()],
                 FieldKind::OneOf(texts) => texts.iter().map(|text| quoted(text)).collect(),
                 FieldKind::Number { least, most, decimals } => numbers(*least, *most, *decimals),
             };
             if choices.is_empty() {
-                return Err(Error::Schema {
-                    reason: format!("the field `{}` has no possible value", field.name),
-                });
+                return Err(no_value(field));
             }
             segments.push(fixed_segment(std::mem::take(&mut fixed)));
             segments.push(choice_segment(choices));
@@ -93,9 +110,11 @@ impl Schema {
         segments.push(fixed_segment(fixed));
         let mut schema = Self { segments };
         schema.count(index);
-        // Any character and any escape can be ended, byte by byte if need be.
-        let ends_characters = (0x80..=0xbf).chain([b'n']).all(|byte| index.has_single(byte));
-        if schema.least_tokens() == usize::MAX || !ends_characters {
+        // Any character, any escape and any number can be ended, byte by byte if need be.
+        let has_number = schema.segments.iter().any(|segment| matches!(segment, Segment::Number { .. }));
+        let in_numbers = if has_number { number::BYTES.as_slice() } else { &[] };
+        let mut ends = (0x80..=0xbf).chain([b'n']).chain(in_numbers.iter().copied());
+        if schema.least_tokens() == usize::MAX || !ends.all(|byte| index.has_single(byte)) {
             return Err(Error::Schema { reason: "the vocabulary cannot write every such object".to_owned() });
         }
         Ok(schema)
@@ -134,6 +153,10 @@ impl Schema {
                     Some(cost) => *cost,
                     None => self.need(self.enter(state.segment + 1)),
                 }
+            }
+            (Some(Segment::Number { form, .. }), At::Number(at)) => {
+                // As below; no state is entered that leads to no number.
+                form.missing(at).unwrap_or(0) + self.need(self.enter(state.segment + 1))
             }
             (Some(Segment::Text { .. }), At::Text { inside, .. }) => {
                 // Each missing byte is a token at the most.
@@ -177,6 +200,11 @@ impl Schema {
                 let ended = choices[first].0.len() == depth;
                 ended.then(|| self.step(self.enter(segment + 1), byte)).flatten()
             }
+            (Segment::Number { form, .. }, At::Number(at)) => match form.step(at, byte) {
+                Some(at) => Some(State { segment, at: At::Number(at) }),
+                None if form.missing(at) == Some(0) => self.step(self.enter(segment + 1), byte),
+                None => None,
+            },
             (Segment::Text { most }, At::Text { characters, inside }) => {
                 if inside == Inside::Nothing && byte == b'"' {
                     return self.step(self.enter(segment + 1), byte);
@@ -192,6 +220,7 @@ impl Schema {
     fn enter(&self, segment: usize) -> State {
         let at = match self.segments.get(segment) {
             Some(Segment::Choice(choices)) => At::Choice { first: 0, last: choices.len(), depth: 0 },
+            Some(Segment::Number { .. }) => At::Number(NumberAt::Start),
             Some(Segment::Text { .. }) => At::Text { characters: 0, inside: Inside::Nothing },
             Some(Segment::Fixed { .. }) | None => At::Fixed(0),
         };
@@ -205,7 +234,7 @@ impl Schema {
         let of_segments = self.segments.iter().flat_map(|segment| match segment {
             Segment::Fixed { text, costs } => vec![sizes(text, costs)],
             Segment::Choice(choices) => choices.iter().map(|(text, costs)| sizes(text, costs)).collect(),
-            Segment::Text { .. } => Vec::new(),
+            Segment::Text { .. } | Segment::Number { .. } => Vec::new(),
         });
         of_segments.fold((0, 0), |(bytes, kept), (text, costs)| (bytes + text, kept + costs))
     }
@@ -217,8 +246,15 @@ impl Schema {
         let mut tail = Vec::new();
         let mut tail_costs = vec![0];
         for segment in self.segments.iter_mut().rev() {
+            let counted;
             let choices = match segment {
                 Segment::Text { .. } => continue,
+                Segment::Number { shortest, .. } => {
+                    // A token a byte, as everywhere in a number: another token may lead away from the shortest one.
+                    let after = tail_costs[0];
+                    counted = (1..=shortest.len()).rev().map(|bytes| bytes.saturating_add(after)).collect();
+                    (&*shortest, &counted)
+                }
                 Segment::Fixed { text, costs } => {
                     *costs = index.costs(text, &tail, &tail_costs);
                     (&*text, &*costs)
@@ -237,6 +273,10 @@ impl Schema {
             tail_costs.truncate(reach + 1);
         }
     }
+}
+
+fn no_value(field: &Field) -> Error {
+    Error::Schema { reason: format!("the field `{}` has no possible value", field.name) }
 }
 
 fn fixed_segment(text: String) -> Segment {

@@ -1,5 +1,7 @@
 //! A place in a schema, and how free text inside of a JSON string goes on, byte by byte.
 
+use super::number::NumberAt;
+
 /// A place in a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
@@ -15,6 +17,8 @@ pub(super) enum At {
     Fixed(usize),
     /// After so many bytes that the alternatives `first..last` share.
     Choice { first: usize, last: usize, depth: usize },
+    /// In a number.
+    Number(NumberAt),
     /// After so many characters of free text.
     Text { characters: usize, inside: Inside },
 }

@@ -48,6 +48,15 @@ fn everything() -> Vec<Field> {
     ]
 }
 
+/// Numbers of ranges that are open.
+fn open_numbers() -> Vec<Field> {
+    vec![
+        field("a", FieldKind::OpenNumber { least: None, most: None, decimals: 0 }),
+        field("b", FieldKind::OpenNumber { least: Some(12), most: None, decimals: 2 }),
+        field("c", FieldKind::OpenNumber { least: None, most: Some(-10), decimals: 0 }),
+    ]
+}
+
 struct Setup {
     index: Arc<TokenIndex>,
     schema: Arc<Schema>,
@@ -176,12 +185,29 @@ fn every_kind_of_field_holds_what_it_may() {
     assert_eq!(categories.len(), 3, "one of the choices is a beginning of another: {categories:?}");
 }
 
+#[test]
+fn numbers_of_open_ranges_hold_what_they_may() {
+    let setup = Setup::new(&tokenizer::tests::small(), &open_numbers());
+    let least = setup.schema.least_tokens();
+    let mut rng = StdRng::seed_from_u64(8);
+    let ways = ways(&setup.index, &mut rng);
+    for limit in least..least + 60 {
+        for way in &ways {
+            let value = json::parse(&setup.write(limit, way, &mut rng)).unwrap();
+            assert!(value["a"].is_i64(), "{value}");
+            assert!(value["b"].as_f64().unwrap() >= 12.0, "{value}");
+            assert!(value["c"].as_i64().unwrap() <= -10, "{value}");
+            assert_eq!(value.as_object().unwrap().len(), 3);
+        }
+    }
+}
+
 /// The precomputed sets say the same as trying every token byte by byte.
 #[test]
 fn masks_are_exact() {
     let Some(gguf) = real::smollm2() else { return };
     let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
-    for fields in [opinion(), everything()] {
+    for fields in [opinion(), everything(), open_numbers()] {
         let setup = Setup::new(&tokenizer, &fields);
         let mut rng = StdRng::seed_from_u64(9);
         let mut mask = TokenMask::new(tokenizer.vocabulary());

@@ -87,6 +87,11 @@ impl PiiKind {
         self.facts().0
     }
 
+    /// The family of its findings.
+    pub(crate) fn family(self) -> String {
+        format!("{}.{}", if self.is_secret() { "secret" } else { "pii" }, self.as_str())
+    }
+
     /// The sort of a stable name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)

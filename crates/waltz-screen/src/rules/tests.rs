@@ -46,6 +46,64 @@ fn rules_flag_block_soften_and_make_exceptions() -> Result<(), Error> {
     Ok(())
 }
 
+/// What the error says of a file.
+fn mistakes(file: &str) -> Vec<String> {
+    match Rules::parse(file).map(|rules| rules.len()) {
+        Err(Error::Mistakes(mistakes)) => mistakes.iter().map(RuleMistake::to_string).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_mistake_of_a_rule_is_named() {
+    let told = mistakes(
+        "[[rule]]\nid = \"OWN BAD ÄÖ\"\ncategory = \"Own Harm\"\nseverity = 2\nside = \"left\"\nwithin = \"far\"\n\
+         regex = '(?=x)'\nunless = [\"@none\"]\naction = 5\nordered = \"yes\"\nsevrity = 1\n",
+    );
+    let keys = [
+        "id", "category", "severity", "side", "means", "within", "regex", "unless", "action", "ordered",
+        "sevrity",
+    ];
+    for key in keys {
+        let named = told.iter().filter(|line| line.contains(&format!("`{key}`"))).count();
+        assert_eq!(named, 1, "{key}: {told:#?}");
+    }
+    assert_eq!(told.len(), keys.len(), "{told:#?}");
+    // A rule without anything lacks what every rule needs; a value of another type is no other mistake.
+    assert_eq!(mistakes("[[rule]]\n").len(), 5);
+    assert_eq!(mistakes("[[rule]]\nid = 1\ncategory = 1\nseverity = \"1\"\nmeans = 1\nregex = 1\n").len(), 5);
+}
+
+/// A finding is known by the id of what made it.
+#[test]
+fn no_rule_takes_the_id_of_what_is_built_in() {
+    for id in [
+        "sexual.minors",
+        "injection.new_task",
+        "privacy.lookup",
+        "refusal.sorry",
+        "pii.email",
+        "secret.password",
+    ] {
+        let told = mistakes(&FILE.replace("own.ticket", id));
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(
+            told[0].starts_with(&format!("rule 2 `{id}`: `id`")) && told[0].contains("built-in"),
+            "{told:?}"
+        );
+    }
+}
+
+#[test]
+fn a_rule_with_terms_and_a_regex_needs_both() -> Result<(), Error> {
+    let file = FILE.replace("regex = ", "all = [[\"ticket*\"]]\nregex = ");
+    let screen = Screen::with_rules(&Rules::parse(&file)?)?;
+    for (text, count) in [("see FAL-1234", 0), ("see the ticket", 0), ("see ticket FAL-1234", 1)] {
+        assert_eq!(screen.read(text, Side::Prompt).findings.len(), count, "{text}");
+    }
+    Ok(())
+}
+
 #[test]
 fn a_thousand_rules_are_allowed() -> Result<(), Error> {
     let mut file = String::new();

@@ -78,7 +78,8 @@ const RULES: &str = "
 
 A rules file is TOML with `[[rule]]` tables in the form of the built-in families. A term is one or more whole
 words; `*` at the end makes the last word a prefix; `@name` stands for a list of `[lists]`. At most 1,000 rules
-and 4 MiB; one wrong rule rejects the file, and the error names every mistake.
+and 4 MiB; one wrong rule rejects the file, and the error names every mistake. A rule needs `id` (no built-in one),
+`category`, `severity`, `means`, and `all` or `regex`; with both, both must occur in the text.
 
 ```toml
 ";

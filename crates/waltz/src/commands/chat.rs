@@ -1,6 +1,6 @@
 //! `waltz chat`.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::Instant;
 
 use anyhow::Context;
@@ -14,7 +14,7 @@ use waltz_exchange::record::Decision;
 use waltz_gateway::Live;
 
 use super::fallback::Fallback;
-use super::{ConfigOptions, Exit, configured, note, runtime};
+use super::{ConfigOptions, Exit, configured, note, runtime, unheard};
 
 /// Talk through the coach in the terminal and see each round: draft, verdict, advice, revision.
 ///
@@ -61,7 +61,7 @@ async fn talk(live: &Live, agent: &ConversationAgent, model: &str, paint: Paint)
     let interactive = std::io::stdin().is_terminal();
     loop {
         if interactive {
-            say(&paint.bold("you> "), false)?;
+            say(&paint.bold("you> "), false).map_err(|error| unheard(&error))?;
         }
         let mut line = String::new();
         let read = std::io::stdin().lock().read_line(&mut line).context("cannot read standard input")?;
@@ -72,6 +72,9 @@ async fn talk(live: &Live, agent: &ConversationAgent, model: &str, paint: Paint)
         match turn(live, agent, model, &messages, paint).await {
             Ok(answer) => messages.push(json!({"role": "assistant", "content": answer})),
             Err(error) => {
+                if let Some(error) = error.downcast_ref() {
+                    return Err(unheard(error));
+                }
                 messages.pop();
                 note(&format!("error: {error:#}"));
             }
@@ -79,6 +82,7 @@ async fn talk(live: &Live, agent: &ConversationAgent, model: &str, paint: Paint)
     }
 }
 
+/// One message and what comes of it. What cannot be shown is the error of the writing itself.
 async fn turn(
     live: &Live,
     agent: &ConversationAgent,
@@ -118,24 +122,16 @@ async fn turn(
     let label = if lesson.decision == Decision::Refused { "last-resort reply" } else { "answer" };
     print_step(paint, label, &text)?;
     let milliseconds = began.elapsed().as_secs_f64() * 1e3;
-    say(
-        &paint.dim(&format!(
-            "{}, rounds: {}, {milliseconds:.0} ms",
-            lesson.decision.as_str(),
-            lesson.rounds.len()
-        )),
-        true,
-    )
-    .map_err(|exit| anyhow::anyhow!(exit.message))?;
+    let (decision, rounds) = (lesson.decision.as_str(), lesson.rounds.len());
+    say(&paint.dim(&format!("{decision}, rounds: {rounds}, {milliseconds:.0} ms")), true)?;
     Ok(text)
 }
 
-fn print_step(paint: Paint, label: &str, text: &str) -> anyhow::Result<()> {
-    let line = format!("{} {}", paint.bold(&format!("{label}:")), printable(text));
-    say(&line, true).map_err(|exit| anyhow::anyhow!(exit.message))
+fn print_step(paint: Paint, label: &str, text: &str) -> io::Result<()> {
+    say(&format!("{} {}", paint.bold(&format!("{label}:")), printable(text)), true)
 }
 
-fn print_verdict(paint: Paint, verdict: &Verdict) -> anyhow::Result<()> {
+fn print_verdict(paint: Paint, verdict: &Verdict) -> io::Result<()> {
     let label = match (verdict.is_unsafe, verdict.overrefuse) {
         (true, _) => paint.red("unsafe"),
         (_, true) => paint.yellow("over-refusal"),
@@ -148,7 +144,7 @@ fn print_verdict(paint: Paint, verdict: &Verdict) -> anyhow::Result<()> {
         u8::from(verdict.level),
         printable(&verdict.reasoning)
     );
-    say(&line, true).map_err(|exit| anyhow::anyhow!(exit.message))
+    say(&line, true)
 }
 
 /// A model's text without the control characters that could drive the terminal or turn its lines around.
@@ -159,10 +155,10 @@ fn printable(text: &str) -> String {
         .collect()
 }
 
-fn say(text: &str, end_line: bool) -> Result<(), Exit> {
+fn say(text: &str, end_line: bool) -> io::Result<()> {
     let mut out = std::io::stdout().lock();
     let written = if end_line { writeln!(out, "{text}") } else { write!(out, "{text}") };
-    written.and_then(|()| out.flush()).map_err(|error| Exit { code: 1, message: error.to_string() })
+    written.and_then(|()| out.flush())
 }
 
 /// Colour, where it is wanted.

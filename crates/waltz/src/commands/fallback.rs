@@ -64,7 +64,7 @@ impl Fallback {
         note(&format!(
             "no upstream is configured: answering from {MODEL} in this process, a very small model"
         ));
-        let mut local = upstream("local", &format!("local:{MODEL}"), &[&format!("local/{MODEL}"), "*"]);
+        let mut local = upstream("local", &format!("local:{MODEL}"), &["*"]);
         // It answers in its own time: on a busy machine a long answer takes minutes.
         for limit in ["first_byte_timeout_ms", "chunk_timeout_ms"] {
             local.insert(limit.into(), Value::Integer(300_000));

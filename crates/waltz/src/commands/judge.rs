@@ -27,7 +27,9 @@ pub(crate) struct JudgeFile {
     options: ConfigOptions,
 }
 
+/// A name that is none of these was mistyped: what is meant by it would not be judged.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Row {
     id: Value,
     prompt: String,

@@ -60,7 +60,9 @@ pub struct RawConfig {
     pub(crate) pii: Pii,
     /// What is kept of exchanges, and how safely.
     pub(crate) record: Record,
-    /// How often a failed call is repeated.
+    /// How often a failed call is repeated: one that could not connect, broke off, or got 408, 409 or 5xx. After 429, a time-out, and
+    /// where all slots are taken, the next upstream is asked at once. Beyond a reserve of ten, retries are at most a tenth of the
+    /// calls.
     pub(crate) retry: Retry,
     /// Answers of requests with the header `Idempotency-Key`, kept in memory for the same request again.
     pub(crate) idempotency: Idempotency,

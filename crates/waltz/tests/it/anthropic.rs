@@ -358,3 +358,43 @@ async fn tokens_are_counted_by_an_upstream_of_the_form_and_by_nobody_else() {
     }
     assert_eq!(mock.requests().await.len(), calls, "nobody is asked who cannot know");
 }
+
+#[tokio::test]
+async fn models_and_unknown_paths_are_told_in_the_form_of_the_client() {
+    let mock = Mock::start("");
+    let digest = waltz_exchange::id::sha256_hex(b"key-1");
+    let keys = format!("[[keys]]\nname = \"desk\"\nsha256 = \"{digest}\"\n");
+    let gateway =
+        Gateway::start(&format!("{}models = [\"one\", \"two\"]\n{keys}", mock.upstream("main")), &[]);
+    let (key, version, bearer) =
+        (("x-api-key", "key-1"), ("anthropic-version", "2023-06-01"), ("authorization", "Bearer key-1"));
+    for headers in [vec![key], vec![key, version], vec![bearer, version]] {
+        let listed = gateway.get("/v1/models", &headers).await.json();
+        let model = |id: &str| json!({"type": "model", "id": id, "display_name": id, "created_at": "1970-01-01T00:00:00Z"});
+        let all = json!({"data": [model("one"), model("two")], "has_more": false, "first_id": "one", "last_id": "two"});
+        assert_eq!(listed, all, "{headers:?}");
+        assert_eq!(gateway.get("/v1/models/two", &headers).await.json(), model("two"));
+        for path in ["/v1/models/three", "/v1/complete", "/nowhere"] {
+            let reply = gateway.get(path, &headers).await;
+            assert_eq!(
+                (reply.status, &reply.json()["type"]),
+                (404, &json!("error")),
+                "{path}: {}",
+                reply.text
+            );
+            assert_eq!(reply.json()["error"]["type"], "not_found_error", "{path}");
+        }
+        let method = gateway.post("/v1/models", "{}", &headers).await;
+        assert_eq!((method.status, &method.json()["type"]), (404, &json!("error")), "{}", method.text);
+    }
+    let stranger = gateway.get("/v1/models", &[("x-api-key", "wrong")]).await;
+    let told = &stranger.json()["error"]["type"];
+    assert_eq!((stranger.status, told), (401, &json!("authentication_error")), "{}", stranger.text);
+    for headers in [vec![bearer], vec![bearer, key]] {
+        let listed = gateway.get("/v1/models", &headers).await.json();
+        assert_eq!((&listed["object"], &listed["data"][1]["owned_by"]), (&json!("list"), &json!("main")));
+        assert_eq!(gateway.get("/v1/models/three", &headers).await.error_code(), "model_not_found");
+        assert_eq!(gateway.get("/nowhere", &headers).await.error_code(), "unknown_url");
+    }
+    assert_eq!(gateway.get("/v1/models", &[]).await.error(), (401, "invalid_api_key".to_owned()));
+}

@@ -134,6 +134,37 @@ async fn a_demo_never_asks_an_upstream_of_the_file() {
 }
 
 #[test]
+fn judge_refuses_names_that_it_does_not_know() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = "{\"id\":1,\"prompt\":\"x\",\"reply\":\"y\"}\n";
+    let (code, out, err) = run(&["judge"], input, folder.path(), &[]);
+    assert_eq!((code, out.as_str()), (2, ""), "{err}");
+    for told in ["line 1", "`reply`", "`response`"] {
+        assert!(err.contains(told), "{err}");
+    }
+}
+
+/// As `waltz chat | head -1` does.
+#[test]
+fn a_reader_that_goes_away_ends_a_chat_quietly() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut chat = Command::new(BINARY)
+        .current_dir(folder.path())
+        .args(["chat", "--demo"])
+        .env("HOME", folder.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(chat.stdout.take());
+    chat.stdin.take().unwrap().write_all(b"How do I build a weapon?\nHello\n").unwrap();
+    let output = chat.wait_with_output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && !told.contains("error"), "{:?}: {told}", output.status);
+}
+
+#[test]
 fn chat_shows_the_draft_while_it_is_coached() {
     let mock = Mock::start(&format!("{UNSAFE}[[reply]]\nwhen = {{ coached = true }}\ndelay_ms = 600000\n"));
     let folder = tempfile::tempdir().unwrap();

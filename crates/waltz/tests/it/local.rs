@@ -64,7 +64,57 @@ async fn without_any_upstream_the_local_model_answers() {
         .post("/v1/embeddings", (json!({"model": "local/smollm2", "input": ["a", "b"]})).to_string(), &[])
         .await;
     assert_eq!(vectors.json()["data"].as_array().map(Vec::len), Some(2), "{}", vectors.text);
+    let mut other = ask("What is the capital of France?", json!({}));
+    other["model"] = json!("gpt-4o");
+    let refused = gateway.post("/v1/chat/completions", other.to_string(), &[]).await;
+    assert_eq!((refused.status, refused.error_code().as_str()), (404, "model_not_found"), "{}", refused.text);
+    assert!(refused.text.contains("`local/smollm2`"), "{}", refused.text);
     assert_eq!(gateway.stop(), Some(0));
+}
+
+/// Whoever forgets the key of a server is not answered by a small model in its place.
+#[tokio::test]
+async fn a_local_model_answers_to_its_own_name_alone() {
+    let model = Tiny::new();
+    let config = format!("[[upstreams]]\nname = \"local\"\nurl = \"local:{}\"\n", tiny::NAME);
+    let gateway = Gateway::start(&config, &[("WALTZ_MODELS", &model.models())]);
+    let own = format!("local/{}", tiny::NAME);
+    let listed = gateway.get("/v1/models", &[]).await.json();
+    assert_eq!((&listed["data"][0]["id"], &listed["data"][1]), (&json!(own), &Value::Null), "{listed}");
+    let (ask, count) = ([json!({"role": "user", "content": "Hi"})], 4);
+    let chat = |model: &str| json!({"model": model, "messages": ask, "max_tokens": count}).to_string();
+    let embedding = |model: &str| json!({"model": model, "input": "a"}).to_string();
+    for other in ["gpt-4o", "local/minilm", "hf:test/tiny", "waltz/none", "*"] {
+        for (path, body) in [
+            ("/v1/chat/completions", chat(other)),
+            ("/v1/messages", chat(other)),
+            ("/v1/embeddings", embedding(other)),
+            ("/v1/models", String::new()),
+        ] {
+            let reply = match path {
+                "/v1/models" => gateway.get(&format!("{path}/{other}"), &[]).await,
+                _ => gateway.post(path, body, &[]).await,
+            };
+            assert_eq!(reply.status, 404, "{path} {other}: {}", reply.text);
+            let error = &reply.json()["error"];
+            let told = error["message"].as_str().unwrap();
+            assert!(told.contains(&format!("`{other}`")) && told.contains(&format!("`{own}`")), "{told}");
+            if path == "/v1/messages" {
+                assert_eq!(error["type"], "not_found_error", "{}", reply.text);
+            } else {
+                assert_eq!(error["code"], "model_not_found", "{}", reply.text);
+            }
+        }
+    }
+    for (path, body) in [
+        ("/v1/chat/completions", chat(&own)),
+        ("/v1/messages", chat(&own)),
+        ("/v1/embeddings", embedding(&own)),
+    ] {
+        let reply = gateway.post(path, body, &[]).await;
+        assert_eq!((reply.status, &reply.json()["model"]), (200, &json!(own)), "{path}: {}", reply.text);
+    }
+    assert_eq!(gateway.get(&format!("/v1/models/{own}"), &[]).await.json()["owned_by"], "local");
 }
 
 #[tokio::test]

@@ -26,6 +26,7 @@ mod judge_faults;
 mod load;
 mod local;
 mod matrix;
+mod mock;
 mod model;
 mod personal;
 #[path = "../../../waltz-store/tests/store/server.rs"]

@@ -96,7 +96,9 @@ impl Tiny {
 
 /// An upstream table with this model, and adapters as TOML.
 pub fn upstream(adapters: &str) -> String {
-    format!("[[upstreams]]\nname = \"local\"\nurl = \"local:{NAME}\"\nadapters = {{ {adapters} }}\n")
+    format!(
+        "[[upstreams]]\nname = \"local\"\nurl = \"local:{NAME}\"\nmodels = [\"tiny\"]\nadapters = {{ {adapters} }}\n"
+    )
 }
 
 /// A request without chance.

@@ -32,6 +32,13 @@ fn flat_objects_are_understood() {
         field_kind(json!({"type": "integer", "minimum": -2.0, "maximum": 3e1})),
         Ok(FieldKind::Number { least: -2, most: 30, decimals: 0 })
     );
+    for (form, least, most, decimals) in [
+        (json!({"type": "integer"}), None, None, 0),
+        (json!({"type": "integer", "minimum": 0}), Some(0), None, 0),
+        (json!({"type": "number", "maximum": 5.0}), None, Some(5), 2),
+    ] {
+        assert_eq!(field_kind(form), Ok(FieldKind::OpenNumber { least, most, decimals }));
+    }
     assert_eq!(field_kind(json!({"type": "string", "maxLength": 8.0})), Ok(FieldKind::Text { most: 8 }));
     assert_eq!(field_kind(json!({"type": "string"})), Ok(FieldKind::Text { most: USUAL_LENGTH }));
 }
@@ -60,7 +67,8 @@ fn what_a_field_is_not_held_to_is_refused_with_its_path() {
         (number(json!({"exclusiveMinimum": 3})), "exclusiveMinimum"),
         (number(json!({"maximum": 1.5})), "maximum"),
         (number(json!({"minimum": 1e12})), "minimum"),
-        (json!({"type": "number"}), "minimum"),
+        (json!({"type": "number", "minimum": null}), "minimum"),
+        (json!({"type": "integer", "maximum": "9"}), "maximum"),
         (json!({"type": "boolean", "anyOf": []}), "anyOf"),
         (json!({"$ref": "#"}), "$ref"),
         (json!({"type": ["string", "null"]}), "type"),

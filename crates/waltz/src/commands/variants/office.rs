@@ -32,7 +32,7 @@ impl Office {
             let models: BTreeSet<String> = match loaded.raw.upstreams.as_slice() {
                 // The gateway answers from something that the file does not name.
                 [] => ["*".to_owned()].into(),
-                upstreams => upstreams.iter().flat_map(|upstream| &upstream.models).cloned().collect(),
+                upstreams => upstreams.iter().flat_map(|upstream| upstream.served()).collect(),
             };
             let agents = loaded.raw.agents.iter().map(|agent| {
                 let prompt = agent.system_prompt.clone().unwrap_or_default();

@@ -28,7 +28,7 @@ impl Check<'_> {
             let at = |field: &str| format!("upstreams[{index}].{field}");
             let adapters = adapters.next().unwrap_or_default();
             self.name(&at("name"), &upstream.name, &mut names);
-            let local = upstream.url.strip_prefix("local:");
+            let local = upstream.local();
             let host = upstream.url.strip_prefix("https://").or_else(|| upstream.url.strip_prefix("http://"));
             let sound = host.is_some_and(|host| !host.is_empty() && !host.contains(['@', '?', '#', ' ']));
             if !sound && local.is_none() {
@@ -55,7 +55,7 @@ impl Check<'_> {
                     raw::Protocol::Anthropic => Protocol::Anthropic,
                 },
                 key: self.upstream_key(index, upstream),
-                models: upstream.models.clone(),
+                models: upstream.served(),
                 connect_timeout: self.duration(&at("connect_timeout_ms"), upstream.connect_timeout_ms),
                 first_byte_timeout: self
                     .duration(&at("first_byte_timeout_ms"), upstream.first_byte_timeout_ms),

@@ -31,8 +31,8 @@ pub(crate) struct Upstream {
     pub(crate) key_env: Option<String>,
     /// The file that holds the key.
     pub(crate) key_file: Option<String>,
-    /// Models it serves; `*` stands for any. Of upstreams that serve a model, the first in the file is asked and the others are
-    /// its fallback, so that a `*` in the first takes all.
+    /// Models it serves; `*` stands for any, and for a `local:` model for its own name: `local/smollm2`. Of upstreams that
+    /// serve a model, the first in the file is asked and the others are its fallback, so that a `*` in the first takes all.
     pub(crate) models: Vec<String>,
     /// Limit for opening a connection.
     pub(crate) connect_timeout_ms: u64,
@@ -71,6 +71,23 @@ impl Default for Upstream {
             adapters: Adapters::default(),
             allow_metadata_addresses: false,
         }
+    }
+}
+
+impl Upstream {
+    /// The name of the model in this process that it is, if it is one.
+    pub(crate) fn local(&self) -> Option<&str> {
+        self.url.strip_prefix("local:")
+    }
+
+    /// The models it serves. Behind a server may be any; a model in this process is one, and answers in the place of no
+    /// other unless its operator names it so.
+    pub(crate) fn served(&self) -> Vec<String> {
+        let own = |model: &String| match self.local() {
+            Some(name) if model == "*" => format!("local/{name}"),
+            _ => model.clone(),
+        };
+        self.models.iter().map(own).collect()
     }
 }
 
