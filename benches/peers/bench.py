@@ -10,7 +10,7 @@ per round. A noisy machine therefore hits all of them alike, and the summary giv
 `direct` in the same round. CPU per request is read from the target's own process tree, so it holds
 where requests per second would not. Standard library only; Linux only.
 """
-import argparse, json, os, random, secrets, signal, statistics as st, subprocess, sys, time, tomllib
+import argparse, json, math, os, random, secrets, signal, statistics as st, subprocess, sys, time, tomllib
 import urllib.request, urllib.error
 from pathlib import Path
 
@@ -259,14 +259,25 @@ def main():
             stop(p)
 
 
+def with_interval(ratios):
+    """The median of ratios within rounds and its 95 % interval, which needs six rounds."""
+    if not ratios:
+        return ""
+    ordered, n = sorted(ratios), len(ratios)
+    # The largest number of ratios that can be left out at either end.
+    out = max((k for k in range(n // 2) if 2 * sum(math.comb(n, i) for i in range(k + 1)) / 2**n <= 0.05), default=None)
+    median = f"{st.median(ordered):.2f}"
+    return median if out is None else f"{median} [{ordered[out]:.2f}, {ordered[n - 1 - out]:.2f}]"
+
+
 def print_summary(rows, live):
     def med(xs):
         xs = [x for x in xs if x is not None and x == x]  # None: no answer within the window
         return st.median(xs) if xs else float("nan")
 
     kinds = "SSE" if rows and rows[0]["stream"] else "JSON"
-    print(f"\n| {kinds} target | conc | req/s | of direct | p50 ms | p99 ms | added p50 ms | added p99 ms | added first content p50 ms | CPU µs/req | RSS MB | errors |")
-    print("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+    print(f"\n| {kinds} target | conc | req/s | of direct | p50 ms | p99 ms | added p50 ms | added p99 ms | added first content p50 ms | CPU µs/req | CPU by floor_parse's | RSS MB | errors |")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     by = {}
     for r in rows:
         by.setdefault((r["target"], r["conc"]), {})[r["round"]] = r
@@ -275,11 +286,15 @@ def print_summary(rows, live):
             mine, base = by[name, conc], by.get(("direct", conc), {})
             both = [k for k in mine if k in base]
             d = lambda f: med([mine[k][f] - base[k][f] for k in both if None not in (mine[k][f], base[k][f])])
+            floor = by.get(("floor_parse", conc), {})
+            cpu = [mine[k]["cpu_us_per_req"] / floor[k]["cpu_us_per_req"] for k in mine
+                   if "cpu_us_per_req" in mine[k] and floor.get(k, {}).get("cpu_us_per_req")]
             ratio = med([mine[k]["rps"] / base[k]["rps"] for k in both if base[k]["rps"]])
             print(f"| {name} | {conc} | {med([r['rps'] for r in mine.values()]):.0f} | {ratio:.3f} "
                   f"| {med([r['p50_ms'] for r in mine.values()]):.2f} | {med([r['p99_ms'] for r in mine.values()]):.2f} "
                   f"| {d('p50_ms'):.2f} | {d('p99_ms'):.2f} | {d('content_p50_ms'):.2f} "
                   f"| {med([r.get('cpu_us_per_req', float('nan')) for r in mine.values()]):.0f} "
+                  f"| {with_interval(cpu)} "
                   f"| {med([r.get('rss_mb', float('nan')) for r in mine.values()]):.0f} "
                   f"| {sum(r['errors'] for r in mine.values())} |")
 
