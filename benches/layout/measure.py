@@ -12,6 +12,7 @@ import bisect
 import json
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -130,6 +131,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="only say how many names the program still has")
     check = parser.parse_args().check
+    if not check and shutil.which("valgrind") is None:
+        raise SystemExit("valgrind is not installed")
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
         functions = build(work)

@@ -81,6 +81,9 @@ fn install(root: &Path) -> Result<()> {
     if !found("cc") {
         packages.push("gcc");
     }
+    if !found("make") {
+        packages.push("make");
+    }
     install_packages(&packages)?;
     let venv = venv(root);
     pip(root)?;
