@@ -13,7 +13,9 @@ fn main() {
     println!("cargo::rerun-if-changed={LAYOUT}");
     let folder = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
     let layout = folder.join(LAYOUT);
-    if layout.is_file() && is_release() && links_with_lld() {
+    // A comma ends an argument that is handed through to the linker.
+    let can_be_named = !layout.to_string_lossy().contains(',');
+    if layout.is_file() && can_be_named && is_release() && links_with_lld() {
         for argument in
             [format!("--symbol-ordering-file={}", layout.display()), "--no-warn-symbol-ordering".to_owned()]
         {

@@ -36,11 +36,14 @@ pub enum Entry {
 const AROUND_TEXTS: usize = 4096;
 
 impl Entry {
-    /// The rows of an exchange, where reading what the journal says would bring the same.
+    /// The rows of an exchange, where reading what the journal says would bring the same. One with an embedding is written
+    /// anew without it, which is no work for a thread that answers: the drain reads it from its text.
     pub(crate) fn rows(&self) -> Option<Box<ExchangeRows>> {
         match self {
             // What cannot be stored is told when it is read.
-            Self::Exchange(record) if record.is_finite() => ExchangeRows::new(record).ok().map(Box::new),
+            Self::Exchange(record) if record.is_finite() && record.embedding.is_none() => {
+                ExchangeRows::new(record).ok().map(Box::new)
+            }
             _ => None,
         }
     }
