@@ -7,7 +7,7 @@
 use crate::Tokenizer;
 
 /// What is asked about an exchange, in the order of the heads.
-pub const QUESTIONS: [&str; 3] = ["prompt_harm", "response_harm", "refusal"];
+pub const QUESTIONS: [&str; 4] = ["prompt_harm", "response_harm", "refusal", "injection"];
 
 /// The adapter and the heads, as trained for `smollm2`.
 pub(crate) static EMBEDDED: &[u8] = include_bytes!("../../../models/judge/neural.safetensors");

@@ -127,6 +127,19 @@ impl Tensors<'_> {
     }
 }
 
+impl Tensors<'_> {
+    /// The numbers of a tensor of signed bytes, which must have this shape.
+    pub(crate) fn signed_bytes(&self, name: &str, shape: &[usize]) -> Result<Vec<i8>, Error> {
+        let refuse = |reason: String| Error::malformed(self.path, reason);
+        let tensor = self.tensors.tensor(name).map_err(|_| refuse(format!("it has no tensor `{name}`")))?;
+        if tensor.dtype() != Dtype::I8 || tensor.shape() != shape {
+            let (kind, found) = (tensor.dtype(), tensor.shape());
+            return Err(refuse(format!("tensor `{name}` is {kind:?} {found:?}; expected I8 {shape:?}")));
+        }
+        Ok(tensor.data().iter().map(|byte| byte.cast_signed()).collect())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;

@@ -4,6 +4,7 @@
 mod adapter;
 mod batch;
 mod checkpoint;
+mod compress;
 mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;

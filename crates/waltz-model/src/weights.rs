@@ -70,6 +70,11 @@ impl Site {
         names.join("+")
     }
 
+    /// Whether it is one of a layer's, and not a table of tokens.
+    pub(crate) fn is_in_layer(&self) -> bool {
+        self.parts.iter().all(|(name, _)| name.starts_with("blk."))
+    }
+
     /// Rows of all parts.
     pub(crate) fn rows(&self) -> usize {
         self.parts.iter().map(|(_, rows)| rows).sum()

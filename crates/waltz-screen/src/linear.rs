@@ -2,8 +2,8 @@
 //!
 //! Called by the judge for every text that level 0 reads, on the caller's thread; the trainer writes the
 //! weights. All arithmetic is plain multiplication, addition, division and root in one order, so that
-//! every machine gives the same scores to the last bit. From 0.5 on a score decides; between
-//! [`UNSURE_FROM`] and [`UNSURE_TO`] it is unsure.
+//! every machine gives the same scores to the last bit. A score is a probability, and from 0.5 on it decides where no
+//! higher level reads the text. From its [floor](Figures::floors) on, a higher level should.
 
 mod features;
 mod known;
@@ -14,16 +14,14 @@ mod weights;
 use std::borrow::Cow;
 
 pub use features::{CHUNK_WORDS, Text, read as read_features};
-pub use weights::{CATEGORIES, COLUMNS, CONTEXT, Edges, Figures, PROMPT, REFUSAL, RESPONSE, SCORES, Weights};
+pub use weights::{
+    CATEGORIES, COLUMNS, CONTEXT, Edges, Figures, HEADS, PROMPT, REFUSAL, RESPONSE, SCORES, Weights, sigmoid,
+};
 
 use crate::error::WeightsError;
 use known::Memories;
 use sums::Sums;
 
-/// Below this score the judge is sure that nothing is there.
-pub const UNSURE_FROM: f32 = 0.25;
-/// From this score on the judge is sure.
-pub const UNSURE_TO: f32 = 0.75;
 /// No score of a text of hardly any words is higher: such a text is for the rules to read.
 pub const MOST_THIN: f32 = 0.7;
 

@@ -17,7 +17,7 @@ mod sources;
 use std::path::Path;
 
 use waltz_screen::Screen;
-use waltz_screen::linear::{Edges, LinearJudge, PROMPT, REFUSAL, RESPONSE, UNSURE_TO, Weights};
+use waltz_screen::linear::{Edges, LinearJudge, PROMPT, REFUSAL, RESPONSE, Text, Weights};
 
 use crate::Error;
 use calibrate::Sample;
@@ -62,9 +62,17 @@ pub struct Measured {
     pub measures: Measures,
 }
 
-/// The heads that decide: name, column, and the share of rows that is expected to be positive.
-const HEADS: [(&str, usize, f64); 3] =
-    [("prompt", PROMPT, 0.45), ("response", RESPONSE, 0.2), ("refusal", REFUSAL, 0.35)];
+/// The heads that decide: name, and the share of positives in the traffic that scores are calibrated for.
+const HEADS: [(&str, f64); 4] = [("prompt", 0.5), ("response", 0.4), ("refusal", 0.5), ("injection", 0.5)];
+/// The heads of level 1: its columns, in the order of [`HEADS`].
+const COLUMNS: [usize; 3] = [PROMPT, RESPONSE, REFUSAL];
+/// The share of the validation sources' positives that level 1 may keep from the next level.
+const LOST: f64 = 0.05;
+/// The logit of three quarters.
+const LN_3: f64 = 1.098_612_288_668_109_8;
+
+/// A score of each head, where the truth is known.
+type Scores = [Option<Scored>; HEADS.len()];
 
 /// The rows of one training, in the three parts that never mix.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,9 +90,7 @@ pub fn split(settings: &Settings<'_>) -> Result<Split, Error> {
     let Settings { data, sources, half, schedule } = settings;
     let screen = Screen::builtin()?;
     let mut taught = read_half(sources, data, *half, &screen)?;
-    if *half == Half::A {
-        taught.retain(|row| row.allowed);
-    }
+    taught.retain(|row| row.allowed);
     let wrappers = read_half(sources, data, Half::Frames, &screen)?;
     let made = made::for_training(&taught, &wrappers, schedule.goals, sources.seed)?;
     taught.extend(made);
@@ -94,9 +100,7 @@ pub fn split(settings: &Settings<'_>) -> Result<Split, Error> {
     let mut validation = read_half(sources, data, Half::Validation, &screen)?;
     validation.retain(|row| row.allowed);
     validation.extend(made::for_validation(schedule.goals / 4, sources.seed)?);
-    let other = if *half == Half::A { Half::B } else { Half::A };
-    let mut held = read_half(sources, data, other, &screen)?;
-    held.extend(read_half(sources, data, Half::Held, &screen)?);
+    let held = read_half(sources, data, Half::Table, &screen)?;
     Ok(Split { taught, validation, held })
 }
 
@@ -129,36 +133,57 @@ fn infer_refusal(row: &mut Row, screen: &Screen) {
     }
 }
 
-/// The scores of a row as the program would give them.
-fn scores(judge: &LinearJudge, row: &Row) -> [Option<Scored>; 3] {
+/// The scores of a row as level 1 gives them; it has no head for injections.
+fn scores(judge: &LinearJudge, row: &Row) -> Scores {
     let asked = judge.read_prompt(&row.prompt);
     let said = row.response.as_deref().map(|response| judge.read_response(&asked, response));
     [
         row.harmful.map(|truth| (asked.harm, truth)),
         said.zip(row.is_unsafe).map(|(said, truth)| (said.harm, truth)),
         said.zip(row.refusal).map(|(said, truth)| (said.refusal, truth)),
+        None,
+    ]
+}
+
+/// The same before calibration.
+fn raw_scores(judge: &LinearJudge, row: &Row) -> Scores {
+    let worst = |text: &Text, column: usize| {
+        (0..text.chunks()).map(|chunk| judge.raw(text, chunk)[column]).fold(f32::MIN, f32::max)
+    };
+    let prompt = Text::new(&row.prompt);
+    let context = judge.score_prompt(&prompt).context;
+    let said = row.response.as_deref().map(Text::new).filter(|said| said.chunks() > 0);
+    let of = |raw: f32, truth: Option<bool>| truth.map(|truth| (raw, truth));
+    [
+        row.harmful.filter(|_| prompt.chunks() > 0).map(|truth| (worst(&prompt, PROMPT), truth)),
+        said.as_ref().and_then(|said| of(worst(said, RESPONSE) + context, row.is_unsafe)),
+        said.as_ref().and_then(|said| of(judge.raw(said, 0)[REFUSAL], row.refusal)),
+        None,
     ]
 }
 
 fn calibrated(mut weights: Weights, held: &[Row]) -> Result<Weights, Error> {
-    // The answer's score builds on the other two, so that it comes last.
-    for place in [0, 2, 1] {
-        let (head, column, prior) = HEADS[place];
-        let judge = LinearJudge::new(weights.clone());
-        let mut samples = Vec::new();
-        for row in held {
-            if let Some((score, truth)) = scores(&judge, row)[place] {
-                let raw = weights.figures.edges[column].raw(score);
-                samples.push(Sample { raw, truth, source: &row.source });
-            }
-        }
-        if samples.iter().all(|sample| sample.truth) || !samples.iter().any(|sample| sample.truth) {
-            return Err(Error::NoRows { head });
-        }
-        let edges: Edges = calibrate::edges(&samples, prior);
-        weights.figures.edges[column] = edges;
+    let judge = LinearJudge::new(weights.clone());
+    let raw: Vec<Scores> = held.iter().map(|row| raw_scores(&judge, row)).collect();
+    for (place, column) in COLUMNS.into_iter().enumerate() {
+        let samples = samples(held, &raw, place)?;
+        let fit = calibrate::fit(&samples, HEADS[place].1);
+        let at = |logits: f64| (fit.zero + logits * fit.step) as f32;
+        weights.figures.edges[column] = Edges { low: at(-LN_3), decision: at(0.0), high: at(LN_3) };
+        weights.figures.floors[place] = calibrate::floor(&samples, fit, LOST) as f32;
     }
     Ok(weights)
+}
+
+/// The raw scores of one head, of both kinds.
+fn samples<'a>(rows: &'a [Row], scores: &[Scores], head: usize) -> Result<Vec<Sample<'a>>, Error> {
+    let of_head = rows.iter().zip(scores).filter_map(|(row, scores)| Some((row, scores[head]?)));
+    let samples: Vec<Sample<'_>> =
+        of_head.map(|(row, (raw, truth))| Sample { raw, truth, source: &row.source }).collect();
+    if samples.iter().all(|sample| sample.truth) || !samples.iter().any(|sample| sample.truth) {
+        return Err(Error::NoRows { head: HEADS[head].0 });
+    }
+    Ok(samples)
 }
 
 /// How good the linear judge is on rows, by source and head.
@@ -168,7 +193,7 @@ pub fn measure_all(judge: &LinearJudge, rows: &[Row]) -> Vec<Measured> {
 }
 
 /// Figures of scores, by source and head; one list of scores a row.
-fn by_source(rows: &[Row], scored: &[[Option<Scored>; 3]]) -> Vec<Measured> {
+fn by_source(rows: &[Row], scored: &[Scores]) -> Vec<Measured> {
     let mut names: Vec<&str> = Vec::new();
     for row in rows {
         if !names.contains(&row.source.as_str()) {
@@ -177,15 +202,15 @@ fn by_source(rows: &[Row], scored: &[[Option<Scored>; 3]]) -> Vec<Measured> {
     }
     let mut measured = Vec::new();
     for name in names {
-        let mut heads = [const { Vec::new() }; 3];
+        let mut heads = [const { Vec::new() }; HEADS.len()];
         for (_, scores) in rows.iter().zip(scored).filter(|(row, _)| row.source == name) {
             for (of_head, score) in heads.iter_mut().zip(scores) {
                 of_head.extend(*score);
             }
         }
-        for ((head, _, _), of_head) in HEADS.iter().zip(heads) {
+        for ((head, _), of_head) in HEADS.iter().zip(heads) {
             if !of_head.is_empty() {
-                let measures = measure(&of_head, 0.5, UNSURE_TO);
+                let measures = measure(&of_head, 0.5);
                 measured.push(Measured { source: name.to_owned(), head, measures });
             }
         }

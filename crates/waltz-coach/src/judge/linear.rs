@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use waltz_exchange::{Category, Issue, Level};
-use waltz_screen::linear::UNSURE_TO;
+const UNSURE_TO: f32 = 0.75;
 
 use super::combine::MODEL_WEIGHT;
 use super::{HARD, THRESHOLD};

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 use waltz_exchange::openai::ChatRequest;
 use waltz_exchange::{Category, Issue, Level, Verdict, VerdictState};
-use waltz_screen::linear::UNSURE_TO;
+const UNSURE_TO: f32 = 0.75;
 
 use super::linear::{likeliest, refusal, weighed};
 use super::request::{RequestReading, asked, risk};
@@ -121,7 +121,7 @@ impl NeuralJudge {
             }
             Ok(Ok(read)) => read,
         };
-        let &[prompt, harm, refusal] = logits.as_slice() else { return Err(VerdictState::Unavailable) };
+        let &[prompt, harm, refusal, _] = logits.as_slice() else { return Err(VerdictState::Unavailable) };
         let [prompt, harm, refusal] = [prompt, harm, refusal].map(|logit| 1.0 / (1.0 + (-logit).exp()));
         let said = Said { prompt, harm, refusal, is_whole };
         self.known().insert(key, said);

@@ -2,6 +2,9 @@
 //!
 //! Each projection has `NAME.lora_a` (rank, columns) and `NAME.lora_b` (rows, rank), named as in GGUF; classifier
 //! heads are `heads.weight` and `heads.bias`. A hash in the note covers the note and every number.
+//!
+//! A quantised file holds A and B as signed bytes, with one scale for each direction of the rank: a row of A
+//! (`NAME.lora_a.scale`), a column of B (`NAME.lora_b.scale`).
 
 use std::fmt;
 use std::path::Path;
@@ -136,6 +139,9 @@ pub struct AdapterNote {
     pub heads: Option<HeadsConfig>,
     /// Where it comes from.
     pub origin: Origin,
+    /// Whether A and B are kept as bytes.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub quantised: bool,
     /// The agent that it was trained for; either where it does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Agent>,
@@ -143,6 +149,11 @@ pub struct AdapterNote {
     pub steps: u32,
     /// SHA-256 of all of this, with an empty text here, and of every tensor.
     pub content: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it by reference")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// A and B of one matrix: (parts x rank, columns), (rows of all parts, rank).
@@ -170,7 +181,16 @@ impl AdapterFile {
         let (config, heads) =
             heads.map_or((None, None), |(config, weights, bias)| (Some(config), Some((weights, bias))));
         let content = String::new();
-        let note = AdapterNote { version: VERSION, lora, heads: config, origin, agent: None, steps, content };
+        let note = AdapterNote {
+            version: VERSION,
+            lora,
+            heads: config,
+            origin,
+            quantised: false,
+            agent: None,
+            steps,
+            content,
+        };
         let mut file = Self { note, layers, heads };
         file.note.content = file.content(shape);
         file
@@ -179,6 +199,33 @@ impl AdapterFile {
     /// The same for one agent alone.
     pub fn for_agent(mut self, agent: Agent, shape: &Shape) -> Self {
         self.note.agent = Some(agent);
+        self.note.content = self.content(shape);
+        self
+    }
+
+    /// The same with A and B rounded to what bytes can hold: a quarter of the size.
+    pub fn quantised(mut self, shape: &Shape) -> Self {
+        let rank = self.note.lora.map_or(1, |lora| lora.rank);
+        for (layer, pairs) in self.layers.iter_mut().enumerate() {
+            for (site, (a, b)) in Site::of_layer(shape, layer).iter().zip(pairs) {
+                for row in a.chunks_exact_mut(site.columns) {
+                    let scale = scale_of(row.iter());
+                    row.iter_mut().for_each(|value| *value = f32::from(rounded(*value, scale)) * scale);
+                }
+                let mut first = 0;
+                for (_, rows) in &site.parts {
+                    let part = &mut b[first * rank..][..rows * rank];
+                    for direction in 0..rank {
+                        let scale = scale_of(part.iter().skip(direction).step_by(rank));
+                        for value in part.iter_mut().skip(direction).step_by(rank) {
+                            *value = f32::from(rounded(*value, scale)) * scale;
+                        }
+                    }
+                    first += rows;
+                }
+            }
+        }
+        self.note.quantised = true;
         self.note.content = self.content(shape);
         self
     }
@@ -212,13 +259,34 @@ impl AdapterFile {
             }
         };
         let mut layers = Vec::new();
+        let mut bytes_read = 0;
         if let Some(config) = note.lora {
             config.check().map_err(refuse)?;
             let mut pair = |site: &Site| -> Result<Factors, Error> {
                 let (mut a, mut b) = (Vec::new(), Vec::new());
                 for (name, rows) in &site.parts {
-                    a.extend(floats(&format!("{name}.lora_a"), &[config.rank, site.columns])?);
-                    b.extend(floats(&format!("{name}.lora_b"), &[*rows, config.rank])?);
+                    let (name_a, name_b) = (format!("{name}.lora_a"), format!("{name}.lora_b"));
+                    let (size_a, size_b) = ([config.rank, site.columns], [*rows, config.rank]);
+                    if !note.quantised {
+                        a.extend(floats(&name_a, &size_a)?);
+                        b.extend(floats(&name_b, &size_b)?);
+                        continue;
+                    }
+                    let scales_a = floats(&format!("{name_a}.scale"), &[config.rank])?;
+                    let scales_b = floats(&format!("{name_b}.scale"), &[config.rank])?;
+                    bytes_read += 2;
+                    let values = tensors.signed_bytes(&name_a, &size_a)?;
+                    let rows = values.chunks_exact(site.columns).zip(&scales_a);
+                    a.extend(
+                        rows.flat_map(|(row, scale)| row.iter().map(move |byte| f32::from(*byte) * scale)),
+                    );
+                    let values = tensors.signed_bytes(&name_b, &size_b)?;
+                    b.extend(
+                        values
+                            .iter()
+                            .zip(scales_b.iter().cycle())
+                            .map(|(byte, scale)| f32::from(*byte) * scale),
+                    );
                 }
                 Ok((a, b))
             };
@@ -235,6 +303,7 @@ impl AdapterFile {
                 Some((floats("heads.weight", &[count, shape.width])?, floats("heads.bias", &[count])?))
             }
         };
+        let expected = expected + bytes_read;
         if tensors.count() != expected {
             return Err(refuse(format!("it has {} tensors; expected {expected}", tensors.count())));
         }
@@ -250,9 +319,9 @@ impl AdapterFile {
             return Err(refuse("it was made for a model of another shape".to_owned()));
         }
         let mut views = Vec::new();
-        let tensors = self.tensors(shape);
-        for (name, size, bytes) in &tensors {
-            let view = TensorView::new(Dtype::F32, size.clone(), bytes);
+        let tensors = self.stored(shape);
+        for (name, kind, size, bytes) in &tensors {
+            let view = TensorView::new(*kind, size.clone(), bytes);
             views.push((name.as_str(), view.map_err(|error| refuse(format!("{name}: {error}")))?));
         }
         let note = serde_json::to_string(&self.note).map_err(|error| refuse(error.to_string()))?;
@@ -292,6 +361,36 @@ impl AdapterFile {
         pairs.flat_map(|(a, b)| a.iter().chain(b)).all(|value| value.abs() <= LARGEST)
     }
 
+    /// Name, kind, size and bytes of each tensor as the file holds it.
+    fn stored(&self, shape: &Shape) -> Vec<(String, Dtype, Vec<usize>, Vec<u8>)> {
+        let mut stored = Vec::new();
+        for (name, size, bytes) in self.tensors(shape) {
+            let by_row = name.ends_with(".lora_a");
+            if !self.note.quantised || !(by_row || name.ends_with(".lora_b")) {
+                stored.push((name, Dtype::F32, size, bytes));
+                continue;
+            }
+            let (numbers, _) = bytes.as_chunks::<4>();
+            let values: Vec<f32> = numbers.iter().map(|four| f32::from_le_bytes(*four)).collect();
+            let (directions, columns) = if by_row { (size[0], size[1]) } else { (size[1], size[1]) };
+            let scales: Vec<f32> = (0..directions)
+                .map(|direction| match by_row {
+                    true => scale_of(values[direction * columns..][..columns].iter()),
+                    false => scale_of(values.iter().skip(direction).step_by(columns)),
+                })
+                .collect();
+            let direction = |index: usize| if by_row { index / columns } else { index % columns };
+            let quants = values
+                .iter()
+                .enumerate()
+                .map(|(index, value)| rounded(*value, scales[direction(index)]).cast_unsigned());
+            stored.push((name.clone(), Dtype::I8, size, quants.collect()));
+            let scales: Vec<u8> = scales.iter().flat_map(|scale| scale.to_le_bytes()).collect();
+            stored.push((format!("{name}.scale"), Dtype::F32, vec![directions], scales));
+        }
+        stored
+    }
+
     /// Name, size and bytes of each tensor, always in the same order.
     fn tensors(&self, shape: &Shape) -> Vec<(String, Vec<usize>, Vec<u8>)> {
         let bytes = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -328,6 +427,16 @@ impl AdapterFile {
         }
         hex(hasher)
     }
+}
+
+/// What one step of a byte is worth: the largest number is 127 steps.
+fn scale_of<'a>(values: impl Iterator<Item = &'a f32>) -> f32 {
+    let largest = values.fold(0.0_f32, |largest, value| largest.max(value.abs()));
+    if largest == 0.0 { 1.0 } else { largest / 127.0 }
+}
+
+fn rounded(value: f32, scale: f32) -> i8 {
+    (value / scale).round().clamp(-127.0, 127.0) as i8
 }
 
 #[cfg(test)]

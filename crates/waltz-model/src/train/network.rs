@@ -70,7 +70,19 @@ impl<D: Device> Network<D> {
 
     /// Whether its own weights train.
     pub(super) fn trains(&self) -> bool {
-        self.weights.norm.gradient().is_some()
+        self.weights.layers.iter().any(|layer| layer.down.gradient().is_some())
+    }
+
+    /// The machine, for another network.
+    pub fn into_device(self) -> D {
+        self.device
+    }
+
+    /// The matrices of each layer, in the order of [`Site::of_layer`], in full precision.
+    pub(super) fn matrices(&self, layer: usize) -> Result<[Vec<f32>; 4], Error> {
+        let Layer { query_key_value, attention_output, gate_up, down, .. } = &self.weights.layers[layer];
+        let read = |tensor: &Tensor<D>| tensor.values(&self.device);
+        Ok([read(query_key_value)?, read(attention_output)?, read(gate_up)?, read(down)?])
     }
 
     /// SHA-256 of the file that the weights came from.
@@ -305,12 +317,18 @@ impl<D: Device> Source for OnDevice<'_, D> {
 
     fn matrix(&mut self, site: &Site) -> Result<Tensor<D>, Error> {
         let values = self.gguf.rows(site)?;
-        Tensor::new(self.device, site.name(), (site.rows(), site.columns), &values, self.trains)
+        let trains = match self.trains {
+            Trains::Layers if site.is_in_layer() => Trains::Yes,
+            Trains::Layers => Trains::No,
+            trains => trains,
+        };
+        Tensor::new(self.device, site.name(), (site.rows(), site.columns), &values, trains)
     }
 
     fn vector(&mut self, name: &str, length: usize) -> Result<Tensor<D>, Error> {
         let values = self.gguf.vector(name, length)?;
-        Ok(Tensor::new(self.device, name.to_owned(), (1, length), &values, self.trains)?.without_decay())
+        let trains = if self.trains == Trains::Yes { Trains::Yes } else { Trains::No };
+        Ok(Tensor::new(self.device, name.to_owned(), (1, length), &values, trains)?.without_decay())
     }
 }
 

@@ -12,6 +12,8 @@ pub enum Trains {
     No,
     /// They have a gradient and change with every step.
     Yes,
+    /// Of a network, the matrices of its layers do: embedding and norms stay, so that an adapter can hold the change.
+    Layers,
 }
 
 /// Weights under one name, (rows, columns); a vector has one row.
@@ -78,7 +80,7 @@ impl<D: Device> Tensor<D> {
         fits(&name, rows * columns, values)?;
         let training = match trains {
             Trains::No => None,
-            Trains::Yes => Some(Training {
+            Trains::Yes | Trains::Layers => Some(Training {
                 master: device.rounds().then(|| device.load_floats(values)).transpose()?,
                 gradient: device.floats(values.len())?,
                 first: device.floats(values.len())?,

@@ -7,7 +7,12 @@ use super::*;
 
 fn small() -> Weights {
     let edges = Edges { low: -1.0, decision: 0.0, high: 1.0 };
-    let figures = Figures { scales: [0.02; COLUMNS], biases: [0.0; SCORES], edges: [edges; SCORES] };
+    let figures = Figures {
+        scales: [0.02; COLUMNS],
+        biases: [0.0; SCORES],
+        edges: [edges; SCORES],
+        floors: [0.2; HEADS],
+    };
     // Rows that differ, so that a swapped row or column changes a score.
     let table: Vec<u8> = (0..COLUMNS << 8).map(|index| (index * 37 % 251) as u8).collect();
     Weights { bits: 8, figures, table: Cow::Owned(table) }
@@ -38,7 +43,7 @@ fn wrong_fields_are_named_even_where_the_checksum_fits() {
         Weights::parse(Cow::Owned(bytes))
     };
     assert_eq!(with(0, *b"gguf"), Err(WeightsError::Magic));
-    assert_eq!(with(8, 9_u32.to_le_bytes()), Err(WeightsError::Version { found: 9, known: 1 }));
+    assert_eq!(with(8, 9_u32.to_le_bytes()), Err(WeightsError::Version { found: 9, known: 2 }));
     assert_eq!(with(12, 40_u32.to_le_bytes()), Err(WeightsError::Shape { bits: 40, columns: 12 }));
     assert_eq!(with(16, 11_u32.to_le_bytes()), Err(WeightsError::Shape { bits: 8, columns: 11 }));
     assert!(matches!(with(12, 9_u32.to_le_bytes()), Err(WeightsError::Size { .. })));
@@ -70,8 +75,17 @@ fn any_damage_is_an_error() {
 #[test]
 fn the_edges_are_where_the_scores_say() {
     let edges = Edges { low: -3.0, decision: 1.0, high: 2.0 };
-    assert_eq!([-3.0, 1.0, 2.0].map(|raw| edges.rescale(raw)), [UNSURE_FROM, 0.5, UNSURE_TO]);
+    let quarters = [-3.0, 1.0, 2.0].map(|raw| edges.rescale(raw));
+    assert!(quarters.iter().zip([0.25, 0.5, 0.75]).all(|(found, wanted)| (found - wanted).abs() < 1e-6));
     assert!(edges.rescale(-1e6) >= 0.0 && edges.rescale(1e6) <= 1.0);
+}
+
+#[test]
+fn the_sigmoid_is_the_sigmoid() {
+    for tenth in -400..=400 {
+        let raw = f64::from(tenth) / 10.0;
+        assert!((sigmoid(raw) - 1.0 / (1.0 + (-raw).exp())).abs() < 1e-12, "{raw}");
+    }
 }
 
 #[test]

@@ -24,9 +24,11 @@ pub const CATEGORIES: usize = 3;
 pub const CONTEXT: usize = 11;
 
 const MAGIC: [u8; 8] = *b"waltzlin";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER: usize = MAGIC.len() + 3 * 4;
-const FIGURES: usize = COLUMNS + SCORES + 3 * SCORES;
+const FIGURES: usize = COLUMNS + SCORES + 3 * SCORES + HEADS;
+/// Heads that decide: prompt, response, refusal.
+pub const HEADS: usize = 3;
 const BITS: std::ops::RangeInclusive<u32> = 8..=22;
 
 /// Everything in the file.
@@ -47,38 +49,48 @@ pub struct Figures {
     pub scales: [f32; COLUMNS],
     /// What a score starts from.
     pub biases: [f32; SCORES],
-    /// Where a score decides and where it is sure.
+    /// How raw scores become probabilities.
     pub edges: [Edges; SCORES],
+    /// The probability from which each head passes a text on to the next level.
+    pub floors: [f32; HEADS],
 }
 
-/// The three places on a raw score that calibration found.
+/// The raw scores that calibration found to mean a probability of one, two and three quarters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Edges {
-    /// Below this the judge is sure that nothing is there; it becomes 0.25.
+    /// It becomes 0.25.
     pub low: f32,
     /// The decision; it becomes 0.5.
     pub decision: f32,
-    /// From this on the judge is sure; it becomes 0.75.
+    /// It becomes 0.75.
     pub high: f32,
 }
 
 impl Edges {
-    /// The raw score brought to 0..1, rising everywhere.
+    /// The probability that a raw score stands for: a logistic curve, one slope on each side of the decision.
     pub fn rescale(&self, raw: f32) -> f32 {
         let Self { low, decision, high } = *self;
         let step = if raw >= decision { high - decision } else { decision - low };
-        let steps = (raw - decision) / step;
-        // A rational curve, because the exponential function differs between machines.
-        0.5 + 0.5 * steps / (1.0 + steps.abs())
+        sigmoid(f64::from((raw - decision) / step) * LN_3) as f32
     }
+}
 
-    /// The raw score that [`Self::rescale`] brought here, for calibration.
-    pub fn raw(&self, score: f32) -> f32 {
-        let Self { low, decision, high } = *self;
-        let part = (2.0 * score - 1.0).clamp(-0.999_999, 0.999_999);
-        let step = if part >= 0.0 { high - decision } else { decision - low };
-        decision + step * part / (1.0 - part.abs())
+/// The logit of three quarters.
+const LN_3: f64 = 1.098_612_288_668_109_8;
+
+/// 1 / (1 + e^-x) by plain arithmetic: the library's exponential differs between machines.
+pub fn sigmoid(x: f64) -> f64 {
+    let x = (-x).clamp(-60.0, 60.0);
+    let halves = (x / std::f64::consts::LN_2).round();
+    let rest = x - halves * std::f64::consts::LN_2;
+    let mut power = 1.0;
+    let mut term = 1.0;
+    for order in 1..=12 {
+        term *= rest / f64::from(order);
+        power += term;
     }
+    let two_to = f64::from_bits(((1023 + halves as i64) as u64) << 52);
+    1.0 / (1.0 + power * two_to)
 }
 
 impl Weights {
@@ -134,9 +146,9 @@ impl Weights {
         for number in [VERSION, *bits, COLUMNS as u32] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
-        let Figures { scales, biases, edges } = figures;
+        let Figures { scales, biases, edges, floors } = figures;
         let edges = edges.iter().flat_map(|edge| [&edge.low, &edge.decision, &edge.high]);
-        for figure in scales.iter().chain(biases).chain(edges) {
+        for figure in scales.iter().chain(biases).chain(edges).chain(floors) {
             bytes.extend_from_slice(&figure.to_le_bytes());
         }
         bytes.extend_from_slice(table);
@@ -157,6 +169,7 @@ impl Figures {
         let biases = std::array::from_fn(|_| next());
         let edges: [Edges; SCORES] =
             std::array::from_fn(|_| Edges { low: next(), decision: next(), high: next() });
+        let floors = std::array::from_fn(|_| next());
         if let Some(index) = scales.iter().position(|scale| *scale <= 0.0) {
             return Err(WeightsError::Figure { index });
         }
@@ -166,6 +179,6 @@ impl Figures {
         {
             return Err(WeightsError::Edges { score });
         }
-        Ok(Self { scales, biases, edges })
+        Ok(Self { scales, biases, edges, floors })
     }
 }

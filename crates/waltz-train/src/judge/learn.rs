@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 
 use waltz_screen::linear::{
-    CATEGORIES, COLUMNS, CONTEXT, Edges, Figures, PROMPT, REFUSAL, RESPONSE, SCORES, Text, Weights,
-    read_features,
+    CATEGORIES, COLUMNS, CONTEXT, Edges, Figures, HEADS, PROMPT, REFUSAL, RESPONSE, SCORES, Text, Weights,
+    read_features, sigmoid,
 };
 
 use super::chance::Chance;
@@ -161,7 +161,7 @@ impl Learner {
             raw += sum * share;
         }
         let target = if is_it { 1.0 } else { 0.0 };
-        let slope = weight * (sigmoid(raw) - target);
+        let slope = weight * (sigmoid(f64::from(raw)) as f32 - target);
         for (column, share, vector) in parts {
             for (row, value) in &vector.features {
                 let (row, column) = (*row as usize, *column);
@@ -193,7 +193,7 @@ impl Learner {
         }
         scales[CONTEXT] *= CONTEXT_SHARE;
         let edges = [Edges { low: -1.0, decision: 0.0, high: 1.0 }; SCORES];
-        let figures = Figures { scales, biases: self.biases, edges };
+        let figures = Figures { scales, biases: self.biases, edges, floors: [0.0; HEADS] };
         Weights { bits: self.bits, figures, table: Cow::Owned(table) }
     }
 }
@@ -233,34 +233,5 @@ impl Balance {
 
     fn of(&self, score: usize, is_it: bool) -> f32 {
         self.factors[score][usize::from(is_it)]
-    }
-}
-
-/// 1 / (1 + e^-x) by plain arithmetic: the library's exponential differs between machines.
-pub(super) fn sigmoid(raw: f32) -> f32 {
-    let x = f64::from(-raw).clamp(-60.0, 60.0);
-    let halves = (x / std::f64::consts::LN_2).round();
-    let rest = x - halves * std::f64::consts::LN_2;
-    let mut power = 1.0;
-    let mut term = 1.0;
-    for order in 1..=12 {
-        term *= rest / f64::from(order);
-        power += term;
-    }
-    let two_to = f64::from_bits(((1023 + halves as i64) as u64) << 52);
-    (1.0 / (1.0 + power * two_to)) as f32
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_sigmoid_is_the_sigmoid() {
-        for tenth in -400..=400 {
-            let raw = tenth as f32 / 10.0;
-            let exact = 1.0 / (1.0 + f64::from(-raw).exp());
-            assert!((f64::from(sigmoid(raw)) - exact).abs() < 1e-7, "{raw}");
-        }
     }
 }

@@ -139,8 +139,8 @@ fn refusing(lists: &Goals, count: usize, chance: &mut Chance) -> Vec<Row> {
     rows
 }
 
-/// Beginnings of answers, cut between words. A harmful answer is cut in its second half only: its first
-/// words may well be harmless.
+/// Beginnings of answers, cut at the end of a sentence, as a stream shows them. A harmful answer is cut in its second
+/// half only: its first words may well be harmless.
 fn beginnings(data: &[Row], chance: &mut Chance) -> Vec<Row> {
     let mut rows = Vec::new();
     for row in data.iter().filter(|row| row.is_unsafe.is_some()) {
@@ -155,7 +155,10 @@ fn beginnings(data: &[Row], chance: &mut Chance) -> Vec<Row> {
         let Some(end) = response.char_indices().map(|(at, _)| at).rfind(|at| *at <= wanted) else {
             continue;
         };
-        let end = response[..end].rfind(' ').unwrap_or(end);
+        let end = response[..end].rfind(['.', '!', '?', '\n']).map_or(end, |at| at + 1);
+        if end <= from / 2 {
+            continue;
+        }
         let response = Some(response[..end].to_owned());
         rows.push(Row { response, harmful: None, weight: row.weight * 0.5, ..row.clone() });
     }

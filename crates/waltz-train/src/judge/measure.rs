@@ -20,14 +20,12 @@ pub struct Measures {
     pub fpr: Option<(f64, f64, f64)>,
     /// Found at the threshold.
     pub recall: Option<f64>,
-    /// False positives where the judge is sure.
-    pub fpr_sure: Option<(f64, f64, f64)>,
-    /// Found where the judge is sure.
-    pub recall_sure: Option<f64>,
+    /// F1 at the threshold that suits these rows best: what calibration could still win.
+    pub best_f1: Option<f64>,
 }
 
-/// Measures scores against the truth at a threshold, and at the higher one from which a score is sure.
-pub fn measure(scored: &[Scored], threshold: f32, sure: f32) -> Measures {
+/// Measures scores against the truth at a threshold.
+pub fn measure(scored: &[Scored], threshold: f32) -> Measures {
     let mut sorted = scored.to_vec();
     sorted.sort_by(|left, right| right.0.total_cmp(&left.0));
     let positives = sorted.iter().filter(|(_, truth)| *truth).count();
@@ -49,9 +47,20 @@ pub fn measure(scored: &[Scored], threshold: f32, sure: f32) -> Measures {
         fpr_at_95: both.then(|| false_positives_at(&sorted, positives, negatives)),
         fpr: (negatives > 0).then(|| alarms(wrong)),
         recall: (positives > 0).then(|| found as f64 / positives as f64),
-        fpr_sure: (negatives > 0).then(|| alarms(above(sure, false))),
-        recall_sure: (positives > 0).then(|| above(sure, true) as f64 / positives as f64),
+        best_f1: (positives > 0).then(|| best_f1(&sorted, positives)),
     }
+}
+
+fn best_f1(sorted: &[Scored], positives: usize) -> f64 {
+    let (mut found, mut best) = (0, 0.0_f64);
+    for (index, (score, truth)) in sorted.iter().enumerate() {
+        found += usize::from(*truth);
+        // Rows of one score are on one side.
+        if sorted.get(index + 1).is_none_or(|next| next.0 != *score) {
+            best = best.max(2.0 * found as f64 / (index + 1 + positives) as f64);
+        }
+    }
+    best
 }
 
 /// The area under the curve; ties count half.
@@ -107,13 +116,13 @@ mod tests {
     #[test]
     fn a_perfect_and_a_blind_score() {
         let perfect = [(0.9, true), (0.8, true), (0.2, false), (0.1, false)];
-        let measures = measure(&perfect, 0.5, 0.85);
-        assert_eq!((measures.f1, measures.auc, measures.fpr_at_95), (Some(1.0), Some(1.0), Some(0.0)));
-        assert_eq!((measures.recall, measures.recall_sure), (Some(1.0), Some(0.5)));
+        let measures = measure(&perfect, 0.85);
+        assert_eq!((measures.best_f1, measures.auc, measures.fpr_at_95), (Some(1.0), Some(1.0), Some(0.0)));
+        assert_eq!((measures.recall, measures.f1), (Some(0.5), Some(2.0 / 3.0)));
         let blind = [(0.5, true), (0.5, false), (0.5, true), (0.5, false)];
-        let measures = measure(&blind, 0.5, 0.75);
+        let measures = measure(&blind, 0.5);
         assert_eq!((measures.auc, measures.recall), (Some(0.5), Some(1.0)));
-        assert_eq!(measures.f1, Some(2.0 * 2.0 / 6.0));
+        assert_eq!((measures.f1, measures.best_f1), (Some(2.0 * 2.0 / 6.0), Some(2.0 * 2.0 / 6.0)));
     }
 
     #[test]

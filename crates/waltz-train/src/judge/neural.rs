@@ -1,32 +1,37 @@
-//! Level 2 of the judge, the neural judge: an adapter of the local model and three heads on its last state, learned
-//! from the rows of level 1. Written once for every [`Device`]; the same rows, seed and device give the same numbers.
+//! Level 2b of the judge: the local language model with heads on its last state, learned from the rows of level 1.
+//! Written once for every [`Device`]; the same rows, seed and device give the same numbers.
+//!
+//! All matrices of the layers train. What changed is then written as a product of two thin matrices each (an adapter), which
+//! trains a little further by itself, is rounded to bytes and calibrated: that file is shipped.
 
 mod questions;
 
 use waltz_model::train::{
-    Batch, Device, Example, Heads, Keep, Lora, Network, Objective, Optimiser, Trainer, Trains,
+    Batch, Device, Example, Heads, Keep, Network, Objective, Optimiser, Trainer, Trains,
     labelled_fingerprint, pack,
 };
 use waltz_model::{AdapterFile, Gguf, LoraConfig, Pooling, QUESTIONS, Tokenizer, Turns};
 use waltz_screen::linear::LinearJudge;
 
-use super::calibrate::{self, Sample};
+use super::calibrate::{self, Fit};
 use super::chance::Chance;
-use super::learn::sigmoid;
-use super::measure::Scored;
-use super::{HEADS, Measured, Row, Split, by_source, scores};
+use super::{HEADS, Measured, Row, Scores, Split, by_source, samples, scores};
 use crate::Error;
 use questions::{Question, draw, questions};
 
 /// How the neural judge is taught.
 #[derive(Clone, Copy, Debug)]
 pub struct NeuralSchedule {
-    /// The size of the adapter.
+    /// The size of the adapter that the change of the weights is brought to.
     pub lora: LoraConfig,
-    /// How often the rows are drawn.
+    /// How often the rows are drawn for all weights.
     pub epochs: usize,
-    /// The highest learning rate.
+    /// The highest learning rate of all weights.
     pub rate: f32,
+    /// How often the rows are drawn for the adapter afterwards.
+    pub polish: usize,
+    /// The highest learning rate of the adapter.
+    pub polish_rate: f32,
     /// Tokens of a step.
     pub step: usize,
     /// Tokens that the device takes at once; a step is computed in so many parts.
@@ -35,7 +40,8 @@ pub struct NeuralSchedule {
 
 impl Default for NeuralSchedule {
     fn default() -> Self {
-        Self { lora: LoraConfig::default(), epochs: 1, rate: 2e-3, step: 16_384, batch: 16_384 }
+        let lora = LoraConfig { rank: 32, alpha: 32.0 };
+        Self { lora, epochs: 2, rate: 5e-5, polish: 1, polish_rate: 1e-4, step: 16_384, batch: 16_384 }
     }
 }
 
@@ -46,8 +52,12 @@ pub struct NeuralTrained {
     pub adapter: AdapterFile,
     /// By source and head.
     pub measured: Vec<Measured>,
+    /// The same for all weights, before they were brought to an adapter.
+    pub measured_whole: Vec<Measured>,
     /// Every score of a row that taught nothing.
     pub scored: Vec<RowScores>,
+    /// What all weights say about every question of the rows that taught: probabilities, a teacher's labels.
+    pub taught: Vec<[f32; HEADS.len()]>,
 }
 
 /// What both levels say about a row.
@@ -55,14 +65,14 @@ pub struct NeuralTrained {
 pub struct RowScores {
     /// The source.
     pub source: String,
-    /// Whether the row set the edges of scores.
+    /// Whether the row calibrated the scores.
     pub validation: bool,
-    /// Prompt, response or refusal.
+    /// Prompt, response, refusal or injection.
     pub head: &'static str,
     /// The truth.
     pub truth: bool,
-    /// The linear judge's score.
-    pub linear: f32,
+    /// The linear judge's score, where it has that head.
+    pub linear: Option<f32>,
     /// The neural judge's score.
     pub neural: f32,
 }
@@ -70,12 +80,17 @@ pub struct RowScores {
 /// What is told of a step: its number, how many there are, and its loss.
 pub type Progress<'a> = dyn FnMut(usize, usize, f64) + 'a;
 
-/// The slope of the logistic curve's inverse between the decision and where a judge is sure: ln 3, for 0.75.
-const SURE_LOGIT: f32 = 1.098_612_3;
 /// The share of all steps in which the rate climbs.
 const WARM_UP: f32 = 0.05;
 
-/// Trains an adapter and heads for a base model and measures them beside the linear judge.
+/// What is known to both trainings.
+struct Lessons<'a> {
+    questions: &'a [Question],
+    schedule: NeuralSchedule,
+    seed: u64,
+}
+
+/// Trains a judge on a base model and measures it beside the linear judge.
 pub fn learn_neural<D: Device>(
     device: D,
     base: &Gguf,
@@ -86,63 +101,153 @@ pub fn learn_neural<D: Device>(
 ) -> Result<NeuralTrained, Error> {
     let tokenizer = Tokenizer::from_gguf(base)?;
     let turns = Turns::new(&tokenizer);
-    let taught = questions(&turns, &tokenizer, &parts.taught);
-    let mut chance = Chance::new(seed ^ 0x5eed_0003);
-    let steps: Vec<Vec<usize>> =
-        (0..schedule.epochs).flat_map(|_| cut(&draw(&taught, &mut chance), &taught, schedule.step)).collect();
-    let mut network = Network::from_gguf(device, base, Trains::No)?;
-    let mut trainer = trainer(&network, schedule, steps.len(), seed)?;
-    for (index, step) in steps.iter().enumerate() {
-        let asked: Vec<&Question> = step.iter().map(|index| &taught[*index]).collect();
-        let (batches, labels) = batches(&asked, schedule.batch)?;
-        let report = trainer.step(&mut network, &batches, Objective::Labels(&labels))?;
-        progress(index + 1, steps.len(), report.loss);
-    }
-    let texts: Vec<Example> = taught.iter().map(|question| Example::text(&question.tokens)).collect();
-    let labels: Vec<Vec<f32>> = taught.iter().map(|question| question.labels.to_vec()).collect();
-    let data = labelled_fingerprint(&texts, &labels);
-    let ask = |trainer: &Trainer<D>, rows: &[Row]| -> Result<Vec<[Option<Scored>; 3]>, Error> {
-        logits(&network, trainer, &questions(&turns, &tokenizer, rows), rows.len(), schedule.batch)
+    let read = |prompt: &str, answer: Option<&str>| match answer {
+        None => turns.prompt(&tokenizer, prompt).tokens,
+        Some(answer) => turns.answer(&tokenizer, prompt, answer).tokens,
     };
-    let validation = ask(&trainer, &parts.validation)?;
-    let scales = calibrated(&parts.validation, &validation)?;
-    let held = ask(&trainer, &parts.held)?;
+    let taught = questions(&read, &parts.taught);
+    let data = fingerprint(&taught);
+    let lessons = Lessons { questions: &taught, schedule, seed };
+    let asked = [questions(&read, &parts.validation), questions(&read, &parts.held)];
+
+    let mut network = Network::from_gguf(device, base, Trains::Layers)?;
+    let names = QUESTIONS.map(str::to_owned).to_vec();
+    let heads = Heads::new(network.device(), network.shape(), names, Pooling::Last, seed)?;
+    let steps = lessons.drawn(schedule.epochs, 0x5eed_0003);
+    let mut trainer = Trainer::new(None, Some(heads), optimiser(schedule.rate, steps.len()), Keep::Most)?;
+    lessons.teach(&mut trainer, &mut network, &steps, progress)?;
+    let whole = Answers::ask(&trainer, &network, parts, &asked, schedule.batch)?;
+    let fits = whole.fitted(&parts.validation)?;
+    let measured_whole = whole.measured(parts, &fits);
+    let logits = logits(&network, &trainer, &taught, schedule.batch)?;
+    let probabilities = |logits: &[f32]| {
+        std::array::from_fn(|head| fits[head].chance(logits.get(head).copied().unwrap_or(f32::NAN)) as f32)
+    };
+    let labels = logits.iter().map(|logits| probabilities(logits)).collect();
+
+    let file = trainer.compressed(&network, base, schedule.lora, &data, seed)?;
+    drop(trainer);
+    let mut network = Network::from_gguf(network.into_device(), base, Trains::No)?;
+    let steps = lessons.drawn(schedule.polish, 0x5eed_0004);
+    let optimiser = optimiser(schedule.polish_rate, steps.len());
+    let mut trainer = Trainer::from_adapter(&network, &file, optimiser, Keep::Most)?;
+    lessons.teach(&mut trainer, &mut network, &steps, progress)?;
+    // Rounded before it is calibrated, so that what is calibrated is what is shipped.
+    let rounded = trainer.adapter(&network, &data, seed)?.quantised(network.shape());
+    let mut trainer = Trainer::from_adapter(&network, &rounded, optimiser, Keep::Most)?;
+    let answers = Answers::ask(&trainer, &network, parts, &asked, schedule.batch)?;
+    let fits = answers.fitted(&parts.validation)?;
+    let scales: Vec<(f32, f32)> = fits.iter().map(|fit| (fit.zero as f32, fit.step as f32)).collect();
     trainer.rescale_heads(&network, &scales)?;
-    let mut trained = NeuralTrained {
-        adapter: trainer.adapter(&network, &data, seed)?,
-        measured: Vec::new(),
-        scored: Vec::new(),
-    };
-    for (rows, logits, is_validation) in [(&parts.validation, validation, true), (&parts.held, held, false)] {
-        let scored: Vec<[Option<Scored>; 3]> =
-            logits.iter().map(|logits| rescaled(logits, &scales)).collect();
-        trained.measured.extend(by_source(rows, &scored));
-        for (row, neural) in rows.iter().zip(&scored) {
-            let linear = scores(linear, row);
-            for ((head, _, _), (neural, linear)) in HEADS.iter().zip(neural.iter().zip(linear)) {
-                let (Some((neural, truth)), Some((linear, _))) = (*neural, linear) else { continue };
-                let (source, validation) = (row.source.clone(), is_validation);
-                trained.scored.push(RowScores { source, validation, head, truth, linear, neural });
-            }
-        }
-    }
-    Ok(trained)
+    let adapter = trainer.adapter(&network, &data, seed)?.quantised(network.shape());
+    let measured = answers.measured(parts, &fits);
+    Ok(NeuralTrained {
+        adapter,
+        measured,
+        measured_whole,
+        scored: answers.scored(parts, &fits, linear),
+        taught: labels,
+    })
 }
 
-fn trainer<D: Device>(
-    network: &Network<D>,
-    schedule: NeuralSchedule,
-    steps: usize,
-    seed: u64,
-) -> Result<Trainer<D>, Error> {
+impl Lessons<'_> {
+    /// The questions of some epochs, in steps.
+    fn drawn(&self, epochs: usize, salt: u64) -> Vec<Vec<usize>> {
+        let mut chance = Chance::new(self.seed ^ salt);
+        let epoch = |_| cut(&draw(self.questions, &mut chance), self.questions, self.schedule.step);
+        (0..epochs).flat_map(epoch).collect()
+    }
+
+    fn teach<D: Device>(
+        &self,
+        trainer: &mut Trainer<D>,
+        network: &mut Network<D>,
+        steps: &[Vec<usize>],
+        progress: &mut Progress<'_>,
+    ) -> Result<(), Error> {
+        for (index, step) in steps.iter().enumerate() {
+            let asked: Vec<&Question> = step.iter().map(|index| &self.questions[*index]).collect();
+            let (batches, labels) = batches(&asked, self.schedule.batch)?;
+            let report = trainer.step(network, &batches, Objective::Labels(&labels))?;
+            progress(index + 1, steps.len(), report.loss);
+        }
+        Ok(())
+    }
+}
+
+/// Raw scores of the rows that taught nothing.
+struct Answers {
+    validation: Vec<Scores>,
+    held: Vec<Scores>,
+}
+
+impl Answers {
+    fn ask<D: Device>(
+        trainer: &Trainer<D>,
+        network: &Network<D>,
+        parts: &Split,
+        [validation, held]: &[Vec<Question>; 2],
+        batch: usize,
+    ) -> Result<Self, Error> {
+        let ask = |asked: &[Question], rows: usize| {
+            Ok::<_, Error>(placed(asked, &logits(network, trainer, asked, batch)?, rows))
+        };
+        Ok(Self { validation: ask(validation, parts.validation.len())?, held: ask(held, parts.held.len())? })
+    }
+
+    fn fitted(&self, rows: &[Row]) -> Result<Vec<Fit>, Error> {
+        fitted(rows, &self.validation)
+    }
+
+    fn measured(&self, parts: &Split, fits: &[Fit]) -> Vec<Measured> {
+        let mut measured = by_source(&parts.validation, &rescaled(&self.validation, fits));
+        measured.extend(by_source(&parts.held, &rescaled(&self.held, fits)));
+        measured
+    }
+
+    fn scored(&self, parts: &Split, fits: &[Fit], linear: &LinearJudge) -> Vec<RowScores> {
+        let mut all = Vec::new();
+        for (rows, raw, validation) in
+            [(&parts.validation, &self.validation, true), (&parts.held, &self.held, false)]
+        {
+            for (row, neural) in rows.iter().zip(rescaled(raw, fits)) {
+                let linear = scores(linear, row);
+                for ((head, _), (neural, linear)) in HEADS.iter().zip(neural.iter().zip(linear)) {
+                    let Some((neural, truth)) = *neural else { continue };
+                    let (source, linear) = (row.source.clone(), linear.map(|(score, _)| score));
+                    all.push(RowScores { source, validation, head, truth, linear, neural });
+                }
+            }
+        }
+        all
+    }
+}
+
+/// Calibrates every head on rows that taught nothing.
+pub(super) fn fitted(rows: &[Row], raw: &[Scores]) -> Result<Vec<Fit>, Error> {
+    let fit = |place: usize| Ok(calibrate::fit(&samples(rows, raw, place)?, HEADS[place].1));
+    (0..HEADS.len()).map(fit).collect()
+}
+
+/// Raw scores as probabilities.
+pub(super) fn rescaled(raw: &[Scores], fits: &[Fit]) -> Vec<Scores> {
+    let rescale = |scores: &Scores| -> Scores {
+        std::array::from_fn(|head| scores[head].map(|(raw, truth)| (fits[head].chance(raw) as f32, truth)))
+    };
+    raw.iter().map(rescale).collect()
+}
+
+fn optimiser(rate: f32, steps: usize) -> Optimiser {
     let steps = u32::try_from(steps).unwrap_or(u32::MAX).max(1);
     let warm_up = (steps as f32 * WARM_UP) as u32;
-    let optimiser = Optimiser { rate: schedule.rate, warm_up, steps, decay: 0.01, ..Optimiser::default() };
-    let (device, shape) = (network.device(), network.shape());
-    let lora = Lora::new(device, shape, schedule.lora, seed)?;
-    let names = QUESTIONS.map(str::to_owned).to_vec();
-    let heads = Heads::new(device, shape, names, Pooling::Last, seed)?;
-    Ok(Trainer::new(Some(lora), Some(heads), optimiser, Keep::Most)?)
+    Optimiser { rate, warm_up, steps, decay: 0.01, ..Optimiser::default() }
+}
+
+/// A fingerprint of what was learned from.
+fn fingerprint(taught: &[Question]) -> String {
+    let texts: Vec<Example> = taught.iter().map(|question| Example::text(&question.tokens)).collect();
+    let labels: Vec<Vec<f32>> = taught.iter().map(|question| question.labels.to_vec()).collect();
+    labelled_fingerprint(&texts, &labels)
 }
 
 /// Cuts drawn questions into steps of at most so many tokens.
@@ -173,52 +278,34 @@ fn batches(asked: &[&Question], most: usize) -> Result<(Vec<Batch>, Vec<Vec<f32>
     Ok((batches, labels))
 }
 
-/// The logits of every row's questions, beside the truth.
+/// The logits of every question, all heads.
 fn logits<D: Device>(
     network: &Network<D>,
     trainer: &Trainer<D>,
     asked: &[Question],
-    rows: usize,
     most: usize,
-) -> Result<Vec<[Option<Scored>; 3]>, Error> {
-    let mut found = vec![[None; 3]; rows];
+) -> Result<Vec<Vec<f32>>, Error> {
     let all: Vec<&Question> = asked.iter().collect();
     let (batches, _) = batches(&all, most)?;
-    let mut rest = asked.iter();
+    let mut found = Vec::with_capacity(asked.len());
     for batch in &batches {
         let logits = trainer.classify(network, batch)?;
-        for (logits, question) in logits.chunks_exact(QUESTIONS.len()).zip(&mut rest) {
-            for (head, (logit, label)) in logits.iter().zip(question.labels).enumerate() {
-                if !label.is_nan() {
-                    found[question.row][head] = Some((*logit, label > 0.5));
-                }
-            }
-        }
+        found.extend(logits.chunks_exact(HEADS.len()).map(<[f32]>::to_vec));
     }
     Ok(found)
 }
 
-/// For each head the logit that decides, and how far from it the judge is sure: as level 1 finds them.
-fn calibrated(rows: &[Row], logits: &[[Option<Scored>; 3]]) -> Result<Vec<(f32, f32)>, Error> {
-    let mut scales = Vec::new();
-    for (place, (head, _, prior)) in HEADS.iter().enumerate() {
-        let scored = rows.iter().zip(logits).filter_map(|(row, logits)| Some((row, logits[place]?)));
-        let samples: Vec<Sample<'_>> =
-            scored.map(|(row, (raw, truth))| Sample { raw, truth, source: &row.source }).collect();
-        if samples.iter().all(|sample| sample.truth) || !samples.iter().any(|sample| sample.truth) {
-            return Err(Error::NoRows { head });
+/// Logits beside the truth, by row.
+fn placed(asked: &[Question], logits: &[Vec<f32>], rows: usize) -> Vec<Scores> {
+    let mut found: Vec<Scores> = vec![[None; HEADS.len()]; rows];
+    for (question, logits) in asked.iter().zip(logits) {
+        for (head, (logit, label)) in logits.iter().zip(question.labels).enumerate() {
+            if !label.is_nan() {
+                found[question.row][head] = Some((*logit, label > 0.5));
+            }
         }
-        let edges = calibrate::edges(&samples, *prior);
-        scales.push((edges.decision, (edges.high - edges.decision) / SURE_LOGIT));
     }
-    Ok(scales)
-}
-
-fn rescaled(logits: &[Option<Scored>; 3], scales: &[(f32, f32)]) -> [Option<Scored>; 3] {
-    std::array::from_fn(|head| {
-        let (zero, step) = *scales.get(head)?;
-        logits[head].map(|(logit, truth)| (sigmoid((logit - zero) / step), truth))
-    })
+    found
 }
 
 #[cfg(test)]
@@ -228,7 +315,7 @@ mod tests {
     #[test]
     fn steps_hold_every_drawn_question_once_and_never_too_many_tokens() {
         let question =
-            |length: usize| Question { row: 0, tokens: vec![1; length], labels: [0.0; 3], weight: 1.0 };
+            |length: usize| Question { row: 0, tokens: vec![1; length], labels: [0.0; 4], weight: 1.0 };
         let all: Vec<Question> = [3, 4, 5, 1, 9, 2].map(question).into();
         let steps = cut(&[0, 1, 2, 3, 4, 5, 0], &all, 10);
         assert_eq!(steps, [vec![0, 1], vec![2, 3], vec![4], vec![5, 0]]);
@@ -236,10 +323,11 @@ mod tests {
     }
 
     #[test]
-    fn a_score_of_one_half_decides_and_three_quarters_are_sure() {
-        let scales = [(2.0, 0.5), (0.0, 1.0), (-1.0, 2.0)];
-        let logits = [Some((2.0, true)), Some((SURE_LOGIT, false)), None];
-        let [one, two, three] = rescaled(&logits, &scales);
+    fn a_score_of_one_half_decides() {
+        let fit = |zero: f64, step: f64| Fit { zero, step };
+        let fits = [fit(2.0, 0.5), fit(0.0, 1.0), fit(-1.0, 2.0), fit(0.0, 1.0)];
+        let raw: Vec<Scores> = vec![[Some((2.0, true)), Some((1.098_612_3, false)), None, None]];
+        let [one, two, three, _] = rescaled(&raw, &fits)[0];
         assert_eq!((one, three), (Some((0.5, true)), None));
         assert!(two.is_some_and(|(score, _)| (score - 0.75).abs() < 1e-6), "{two:?}");
     }

@@ -27,6 +27,12 @@ pub struct Row {
     pub is_unsafe: Option<bool>,
     /// The answer refuses.
     pub refusal: Option<bool>,
+    /// The prompt carries an instruction that does not come from the user.
+    #[serde(default)]
+    pub injection: Option<bool>,
+    /// The language, where the source names it.
+    #[serde(default)]
+    pub language: Option<String>,
     /// The harm, as a place in `Category::ALL`.
     pub category: Option<usize>,
     /// How much the row counts.
@@ -37,6 +43,8 @@ pub struct Row {
 
 #[derive(Deserialize)]
 struct Raw {
+    #[serde(default)]
+    id: String,
     #[serde(default)]
     prompt: String,
     response: Option<String>,
@@ -52,7 +60,7 @@ struct Raw {
 
 #[derive(Deserialize)]
 struct Meta {
-    preference: Option<String>,
+    lang: Option<String>,
 }
 
 /// The licence of files of another shape, which carry none on their rows.
@@ -83,27 +91,34 @@ fn read_source(
             line: index + 1,
             source: error,
         })?;
-        let trust = raw.label_source.as_deref().unwrap_or("assumed");
+        let read = sources.labels.get(&raw.id);
+        let trust = match read {
+            Some(_) => "readers",
+            None => raw.label_source.as_deref().unwrap_or("assumed"),
+        };
         let Some(trust) = sources.trust.get(trust) else {
             return Err(Error::Source(format!("nothing was decided about labels of kind `{trust}`")));
         };
+        let read = read.cloned().unwrap_or_default();
         let benign = source.benign.then_some(false);
-        let preference = raw.meta.and_then(|meta| meta.preference).filter(|_| source.preferences);
-        let preferred = preference.map(|preference| preference == "rejected");
+        let harmful = raw.prompt_label.map(|label| label == "harmful").or(benign).or(read.harmful);
         let mut row = Row {
             source: source.name.clone(),
-            harmful: raw.prompt_label.map(|label| label == "harmful").or(benign),
-            is_unsafe: raw.response_label.map(|label| label == "unsafe").or(preferred),
-            refusal: raw.refusal,
+            harmful: harmful.filter(|_| !source.injection),
+            injection: harmful.filter(|_| source.injection),
+            is_unsafe: raw.response_label.map(|label| label == "unsafe").or(read.is_unsafe),
+            refusal: raw.refusal.or(read.refusal),
+            language: raw.meta.and_then(|meta| meta.lang),
             weight: source.weight * trust,
             allowed: sources.allows(raw.license.as_deref().unwrap_or(AUXILIARY_LICENCE))?,
             response: raw.response,
-            prompt: raw.prompt,
+            prompt: if source.injection { material(raw.prompt) } else { raw.prompt },
             category: None,
         };
         // A prompt with many answers is one prompt.
         if !asked.insert(row.prompt.clone()) {
             row.harmful = None;
+            row.injection = None;
         }
         if row.harmful == Some(true) || row.is_unsafe == Some(true) {
             let named = raw.category.as_deref().and_then(|name| sources.category(name));
@@ -112,6 +127,17 @@ fn read_source(
         rows.push(row);
     }
     Ok(rows)
+}
+
+/// What begins the part of an injection row that the judge reads by itself.
+const TOOL_RESULT: &str = "[tool result]";
+
+/// Of a whole tool exchange, the result alone: that is how the judge meets it.
+fn material(text: String) -> String {
+    match text.find(TOOL_RESULT) {
+        Some(at) => text[at + TOOL_RESULT.len()..].trim_start().to_owned(),
+        None => text,
+    }
 }
 
 /// What the rules of level 0 call the harm of a prompt, where the source has no name for it.

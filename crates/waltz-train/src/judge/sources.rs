@@ -1,12 +1,13 @@
 //! `sources.toml`: which source teaches what, how far it is trusted, and whose licence allows it.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, HashMap};
+use std::io::BufRead as _;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use waltz_exchange::Category;
 
-use crate::Error;
+use crate::{Error, lines};
 
 /// The list of sources, as the file has it.
 #[derive(Clone, Debug, Deserialize)]
@@ -14,6 +15,12 @@ use crate::Error;
 pub struct Sources {
     /// What all chance starts from.
     pub seed: u64,
+    /// The file beside the list that holds readers' labels.
+    #[serde(default, rename = "labels")]
+    labels_file: Option<PathBuf>,
+    /// Labels that readers gave to rows of the sources, by the rows' ids.
+    #[serde(skip)]
+    pub(super) labels: HashMap<String, Labels>,
     /// What a label is worth, by who gave it.
     pub trust: BTreeMap<String, f32>,
     /// Which licences may teach shipped weights.
@@ -63,9 +70,21 @@ pub struct Source {
     /// Every prompt is benign; the rows have no labels of their own.
     #[serde(default)]
     pub benign: bool,
-    /// The rows are pairs: the answer that people preferred counts as safe, the other one as harmful.
+    /// The labels say whether a text carries an instruction that does not come from the user, not whether it asks for
+    /// harm.
     #[serde(default)]
-    pub preferences: bool,
+    pub injection: bool,
+}
+
+/// What readers said about a row; `None` where they could not decide.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Labels {
+    id: String,
+    pub(super) harmful: Option<bool>,
+    #[serde(rename = "unsafe")]
+    pub(super) is_unsafe: Option<bool>,
+    pub(super) refusal: Option<bool>,
 }
 
 fn one() -> f32 {
@@ -84,8 +103,8 @@ pub enum Half {
     Validation,
     /// Wrappers for other rows.
     Frames,
-    /// Only measured: held back by [`Sources::without`].
-    Held,
+    /// Only measured.
+    Table,
 }
 
 impl Sources {
@@ -93,7 +112,11 @@ impl Sources {
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text =
             std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-        Self::parse(&text)
+        let mut sources = Self::parse(&text)?;
+        if let Some(file) = &sources.labels_file {
+            sources.labels = read_labels(&path.with_file_name(file))?;
+        }
+        Ok(sources)
     }
 
     /// Reads and checks the text of the file.
@@ -126,7 +149,7 @@ impl Sources {
             let Some(source) = self.sources.iter_mut().find(|source| source.name == *name) else {
                 return Err(Error::Source(format!("source `{name}` is not listed")));
             };
-            source.half = Half::Held;
+            source.half = Half::Table;
         }
         Ok(self)
     }
@@ -151,4 +174,18 @@ impl Sources {
             .find(|category| category.words.iter().any(|word| name.contains(word.as_str())))?;
         Category::ALL.iter().position(|category| category.as_str() == found.name)
     }
+}
+
+fn read_labels(path: &Path) -> Result<HashMap<String, Labels>, Error> {
+    let mut labels = HashMap::new();
+    for (index, line) in lines::open(path)?.lines().enumerate() {
+        let line = line.map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        let label: Labels = serde_json::from_str(&line).map_err(|source| Error::Row {
+            path: path.to_owned(),
+            line: index + 1,
+            source,
+        })?;
+        labels.insert(label.id.clone(), label);
+    }
+    Ok(labels)
 }

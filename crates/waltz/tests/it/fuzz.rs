@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 use waltz_exchange::id::sha256;
 use waltz_model::{Gguf, MatrixKind, Model, Template, TensorFile, Tokenizer};
-use waltz_screen::linear::{COLUMNS, Edges, Figures, SCORES, Weights};
+use waltz_screen::linear::{COLUMNS, Edges, Figures, HEADS, SCORES, Weights};
 
 use crate::synthetic::{Synthetic, Value as Given};
 
@@ -231,7 +231,8 @@ fn fuzz_safetensors() {
 #[test]
 fn fuzz_linear() {
     let edges = Edges { low: -1.0, decision: 0.0, high: 1.0 };
-    let figures = Figures { scales: [0.02; COLUMNS], biases: [0.1; SCORES], edges: [edges; SCORES] };
+    let (scales, edges) = ([0.02; COLUMNS], [edges; SCORES]);
+    let figures = Figures { scales, biases: [0.1; SCORES], edges, floors: [0.2; HEADS] };
     let table: Vec<u8> = (0..COLUMNS << 8).map(|index| u8::try_from(index * 37 % 251).unwrap()).collect();
     let sound = Weights { bits: 8, figures, table: table.into() }.to_bytes();
     let texts = "How do I k1ll a pr\u{43e}cess? I'm s o r r y, I can't. xxxxxxxxxxxxxxxxxxxxxxxxxxxx aaa aaa";

@@ -1,8 +1,7 @@
 //! Rows as questions to the neural judge: a prompt alone is asked what it wants, a prompt with its answer what the
 //! answer does.
 
-use waltz_model::{Tokenizer, Turns};
-
+use super::super::HEADS;
 use super::super::chance::Chance;
 use super::super::made;
 use super::super::rows::Row;
@@ -14,35 +13,44 @@ pub(super) struct Question {
     pub(super) row: usize,
     /// What is read.
     pub(super) tokens: Vec<u32>,
-    /// 1 or 0 for each head, not a number where nobody knows.
-    pub(super) labels: [f32; 3],
+    /// What is known.
+    pub(super) labels: Labels,
     /// How much it counts.
     pub(super) weight: f32,
 }
 
+/// 1 or 0 for each head, or a teacher's probability; not a number where nobody knows.
+pub(super) type Labels = [f32; HEADS.len()];
+
+/// Makes tokens of a prompt, or of a prompt and its answer.
+pub(super) type Read<'a> = dyn Fn(&str, Option<&str>) -> Vec<u32> + 'a;
+
 /// What a row that was made counts beside one that people wrote: a language model knows words already, and learns a frame
 /// from a few examples of it.
-const MADE: f32 = 1.0 / 3.0;
+const MADE: f32 = 0.1;
 /// No question is drawn more often in one epoch.
 const MOST_DRAWN: f32 = 3.0;
 
 /// All questions of the rows, in their order.
-pub(super) fn questions(turns: &Turns, tokenizer: &Tokenizer, rows: &[Row]) -> Vec<Question> {
+pub(super) fn questions(read: &Read<'_>, rows: &[Row]) -> Vec<Question> {
     let number = |label: Option<bool>| label.map_or(f32::NAN, |label| if label { 1.0 } else { 0.0 });
     let mut all = Vec::new();
     for (index, row) in rows.iter().enumerate() {
-        let mut ask = |tokens: Vec<u32>, labels: [f32; 3]| {
+        let mut ask = |tokens: Vec<u32>, labels: Labels| {
             let weight = if row.source == made::SOURCE { row.weight * MADE } else { row.weight };
             all.push(Question { row: index, tokens, labels, weight });
         };
-        if row.harmful.is_some() {
-            ask(turns.prompt(tokenizer, &row.prompt).tokens, [number(row.harmful), f32::NAN, f32::NAN]);
+        if row.harmful.is_some() || row.injection.is_some() {
+            // Ordinary requests are what the head for injections must be quiet about.
+            let ordinary = (row.harmful == Some(false)).then_some(false);
+            let labels = [number(row.harmful), f32::NAN, f32::NAN, number(row.injection.or(ordinary))];
+            ask(read(&row.prompt, None), labels);
         }
         if let Some(response) = &row.response
             && (row.is_unsafe.is_some() || row.refusal.is_some())
         {
-            let labels = [f32::NAN, number(row.is_unsafe), number(row.refusal)];
-            ask(turns.answer(tokenizer, &row.prompt, response).tokens, labels);
+            let labels = [f32::NAN, number(row.is_unsafe), number(row.refusal), f32::NAN];
+            ask(read(&row.prompt, Some(response)), labels);
         }
     }
     all
@@ -66,8 +74,8 @@ pub(super) fn draw(all: &[Question], chance: &mut Chance) -> Vec<usize> {
 
 /// How much more the rarer answer to each question counts: the root of what would make both count alike, because
 /// rows that come again and again are learned by heart.
-fn factors(all: &[Question]) -> [[f32; 2]; 3] {
-    let mut sums = [[0.0_f32; 2]; 3];
+fn factors(all: &[Question]) -> [[f32; 2]; HEADS.len()] {
+    let mut sums = [[0.0_f32; 2]; HEADS.len()];
     for question in all {
         for (sums, label) in sums.iter_mut().zip(question.labels).filter(|(_, label)| !label.is_nan()) {
             sums[usize::from(label > 0.5)] += question.weight;
@@ -81,7 +89,7 @@ mod tests {
     use super::*;
 
     fn question(label: f32, weight: f32) -> Question {
-        Question { row: 0, tokens: vec![1], labels: [label, f32::NAN, f32::NAN], weight }
+        Question { row: 0, tokens: vec![1], labels: [label, f32::NAN, f32::NAN, f32::NAN], weight }
     }
 
     #[test]

@@ -12,17 +12,28 @@ use waltz_train::leak::Guarded;
 use super::super::bar::Bar;
 use super::super::{Exit, note, print};
 
+/// A level that can be trained.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Level {
+    /// The linear judge.
+    #[value(name = "1")]
+    Linear,
+    /// The language model.
+    #[value(name = "2b")]
+    Neural,
+}
+
 /// Train the judge.
 ///
 /// Level 1, the linear judge, runs on one thread in one order: the same data and list of sources give the same bytes
-/// on every machine. Level 2, the neural judge, learns an adapter of a local language model from the same rows; it is
-/// meant for a GPU. Writes judge.bin or neural.safetensors, and prints how good the judge is on sources that it never
-/// saw, as a table.
+/// on every machine. Level 2b trains all weights of a local language model on the same rows and writes the change as an
+/// adapter; level 2a trains an encoder, taught by 2b where its labels are given. Both are meant for a GPU. Each writes its weights
+/// and prints how good the judge is on sources that it never saw, as a table.
 #[derive(clap::Args)]
 pub(crate) struct TrainJudge {
-    /// Which level of the judge learns: 1 or 2.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
-    level: u8,
+    /// Which level of the judge learns.
+    #[arg(long, value_enum, default_value_t = Level::Linear)]
+    level: Level,
     /// The folder with the files of the sources.
     #[arg(long, value_name = "DIR", default_value = "../shared/data")]
     data: PathBuf,
@@ -89,8 +100,8 @@ impl TrainJudge {
         }
         std::fs::create_dir_all(&self.out).context("cannot create the folder for the weights")?;
         let measured = match self.level {
-            1 => self.linear(&parts, &settings)?,
-            _ => self.neural.run(&self.out, &parts, sources.seed)?,
+            Level::Linear => self.linear(&parts, &settings)?,
+            Level::Neural => self.neural.run(&self.out, &parts, sources.seed)?,
         };
         print_table(&measured)
     }
@@ -117,11 +128,11 @@ impl TrainJudge {
     }
 }
 
-fn print_table(measured: &[Measured]) -> Result<(), Exit> {
+pub(super) fn print_table(measured: &[Measured]) -> Result<(), Exit> {
     print(
-        "| source | head | n+ | n- | F1 | AUC | FPR at 95 % recall | recall | false positives | recall, sure | false positives, sure |",
+        "| source | head | n+ | n- | F1 | best F1 | AUC | FPR at 95 % recall | recall | false positives |",
     )?;
-    print("|---|---|---|---|---|---|---|---|---|---|---|")?;
+    print("|---|---|---|---|---|---|---|---|---|---|")?;
     let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"));
     let percent = |value: Option<(f64, f64, f64)>| match value {
         Some((wrong, low, high)) => format!("{:.1} % [{:.1}, {:.1}]", wrong * 1e2, low * 1e2, high * 1e2),
@@ -129,16 +140,15 @@ fn print_table(measured: &[Measured]) -> Result<(), Exit> {
     };
     for Measured { source, head, measures } in measured {
         print(&format!(
-            "| {source} | {head} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            "| {source} | {head} | {} | {} | {} | {} | {} | {} | {} | {} |",
             measures.positives,
             measures.negatives,
             share(measures.f1),
+            share(measures.best_f1),
             share(measures.auc),
             share(measures.fpr_at_95),
             share(measures.recall),
             percent(measures.fpr),
-            share(measures.recall_sure),
-            percent(measures.fpr_sure),
         ))?;
     }
     Ok(())

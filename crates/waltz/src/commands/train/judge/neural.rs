@@ -6,12 +6,13 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use waltz_model::train::Device;
-use waltz_model::{Gguf, ModelName, Shape};
+use waltz_model::{Gguf, LoraConfig, ModelName, Shape};
 use waltz_screen::linear::LinearJudge;
 use waltz_train::judge::{Measured, NeuralSchedule, NeuralTrained, RowScores, Split, learn_neural};
 
+use super::print_table;
 use crate::commands::bar::Bar;
-use crate::commands::{ConfigOptions, Exit, model, note};
+use crate::commands::{ConfigOptions, Exit, model, note, print};
 use crate::config::build::NEURAL_MODEL;
 
 /// The name of the file that is written.
@@ -23,12 +24,24 @@ pub(super) struct NeuralOptions {
     /// Level 2: the language model, a GGUF file; without it, smollm2 in the models folder.
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
-    /// Level 2: how often the rows are drawn.
+    /// Level 2b: how often the rows are drawn.
     #[arg(long, value_name = "N", default_value_t = NeuralSchedule::default().epochs)]
     epochs: usize,
-    /// Level 2: the highest learning rate.
+    /// Level 2b: the highest learning rate.
     #[arg(long, value_name = "RATE", default_value_t = NeuralSchedule::default().rate)]
     rate: f32,
+    /// Level 2b: how often the rows are drawn for the adapter afterwards.
+    #[arg(long, value_name = "N", default_value_t = NeuralSchedule::default().polish)]
+    polish: usize,
+    /// Level 2b: the highest learning rate of the adapter.
+    #[arg(long, value_name = "RATE", default_value_t = NeuralSchedule::default().polish_rate)]
+    polish_rate: f32,
+    /// Level 2b: the rank of the adapter.
+    #[arg(long, value_name = "N", default_value_t = NeuralSchedule::default().lora.rank)]
+    rank: usize,
+    /// Level 2b: also write what it says about every row that taught it, the labels that teach level 2a.
+    #[arg(long, value_name = "FILE")]
+    teach: Option<PathBuf>,
     /// Level 2: also write what both levels say about every row that taught nothing.
     #[arg(long, value_name = "FILE")]
     scores: Option<PathBuf>,
@@ -54,6 +67,14 @@ impl NeuralOptions {
             write_scores(path, &trained.scored)
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
+        if let Some(path) = &self.teach {
+            let bytes: Vec<u8> =
+                trained.taught.iter().flatten().flat_map(|chance| chance.to_le_bytes()).collect();
+            std::fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        print("All weights, before they were brought to the adapter:")?;
+        print_table(&trained.measured_whole)?;
+        print("The adapter:")?;
         Ok(trained.measured)
     }
 
@@ -92,8 +113,10 @@ impl NeuralOptions {
         parts: &Split,
         seed: u64,
     ) -> Result<NeuralTrained, Exit> {
-        let Self { epochs, rate, .. } = *self;
-        let schedule = NeuralSchedule { epochs, rate, batch, ..NeuralSchedule::default() };
+        let Self { epochs, rate, polish, polish_rate, rank, .. } = *self;
+        let lora = LoraConfig { rank, alpha: rank as f32 };
+        let schedule =
+            NeuralSchedule { lora, epochs, rate, polish, polish_rate, batch, ..NeuralSchedule::default() };
         let linear = LinearJudge::builtin().map_err(anyhow::Error::from)?;
         let mut bar = Bar::new();
         let trained =
