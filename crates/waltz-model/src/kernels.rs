@@ -18,7 +18,7 @@ mod threads;
 mod transpose;
 
 pub(crate) use back::{AdamFactors, adam_w, rms_norm_back, softmax_back, square_sum, swiglu_back};
-pub(crate) use dense::{Norm, gelu, layer_norm};
+pub(crate) use dense::{Norm, Spread, gelu, gelu_back, gelu_to, layer_norm, layer_norm_back, layer_norm_to};
 pub(crate) use float::{Inputs, MOST_ROWS, Steps, add_products};
 pub(crate) use instructions::Instructions;
 pub(crate) use int8::{BLOCK, Block};

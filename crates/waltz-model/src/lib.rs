@@ -2,11 +2,13 @@
 
 mod adapter;
 mod attention;
+mod bert;
 mod cache;
 mod catalogue;
 pub mod connection;
 mod constrain;
 mod constraint;
+mod encoder;
 mod error;
 mod generate;
 mod gguf;
@@ -39,6 +41,7 @@ pub use adapter::{Adapter, AdapterFile, AdapterNote, Agent, AgentAdapters, Heads
 pub use catalogue::{KNOWN, KnownFile, KnownModel, ModelName};
 pub use constrain::{Field, FieldKind, MOST_BYTES, MOST_VALUES, ObjectConstraint, Schema, TokenIndex};
 pub use constraint::{Constraint, TokenMask};
+pub use encoder::{Encoder, EncoderFile, EncoderNote, EncoderTokenizer};
 pub use error::Error;
 pub use generate::{Ask, EndReason, Piece, Pooling};
 pub use gguf::{Gguf, TensorInfo, TensorType};

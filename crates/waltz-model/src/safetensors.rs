@@ -69,6 +69,11 @@ impl TensorFile {
         check_hash(&self.path, &written.sha256, &hex(hasher))
     }
 
+    /// SHA-256 of all bytes.
+    pub(crate) fn sha256(&self) -> String {
+        hex(Sha256::new_with_prefix(self.bytes()))
+    }
+
     fn bytes(&self) -> &[u8] {
         match &self.content {
             Content::Mapped(file) => file,

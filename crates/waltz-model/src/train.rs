@@ -9,18 +9,23 @@ mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod device;
+mod encoder;
 mod heads;
 mod linear;
 mod lora;
 mod network;
 mod optimiser;
+mod pool;
 mod tensor;
 mod trainer;
 
 pub use batch::{Batch, Example, fingerprint, labelled_fingerprint, pack};
 pub use checkpoint::Checkpoint;
 pub use cpu::Cpu;
-pub use device::{AdamW, AttentionShape, Device, Form, Grid, LogProbabilities, LossBack, Moments, Starts};
+pub use device::{
+    AdamW, AttentionShape, Device, Form, Grid, LayerNorm, LogProbabilities, LossBack, Moments, Sight, Starts,
+};
+pub use encoder::{Encoder, EncoderTrainer};
 pub use heads::Heads;
 pub use lora::Lora;
 pub use network::{Keep, Network, Pass};

@@ -2,6 +2,7 @@
 //! known pieces of each word. What it does is what Hugging Face's `BertNormalizer`, `BertPreTokenizer` and
 //! `WordPiece` do.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -19,7 +20,7 @@ const MAX_VOCABULARY: u64 = 16 << 20;
 #[derive(Debug)]
 pub(crate) struct WordPiece {
     classes: Classes,
-    tokens: HashMap<String, u32>,
+    tokens: HashMap<Cow<'static, str>, u32>,
     begin: u32,
     end: u32,
     unknown: u32,
@@ -34,8 +35,20 @@ impl WordPiece {
             return Err(refuse(format!("it has {length} bytes; at most {MAX_VOCABULARY} are read")));
         }
         let text = std::fs::read_to_string(path).map_err(Error::file("read", path))?;
-        let tokens: HashMap<String, u32> = text.lines().map(str::to_owned).zip(0_u32..).collect();
-        if tokens.len() != size || text.lines().count() != size {
+        let tokens = text.lines().map(|line| Cow::Owned(line.to_owned()));
+        Self::from_tokens(path, tokens.collect(), size)
+    }
+
+    /// A vocabulary that is part of the program, whose words stay where they are; `name` stands for its path.
+    pub(crate) fn embedded(name: &str, text: &'static str, size: usize) -> Result<Self, Error> {
+        Self::from_tokens(Path::new(name), text.lines().map(Cow::Borrowed).collect(), size)
+    }
+
+    fn from_tokens(path: &Path, lines: Vec<Cow<'static, str>>, size: usize) -> Result<Self, Error> {
+        let refuse = |reason: String| Error::malformed(path, reason);
+        let count = lines.len();
+        let tokens: HashMap<Cow<'static, str>, u32> = lines.into_iter().zip(0_u32..).collect();
+        if tokens.len() != size || count != size {
             return Err(refuse(format!("it has {} different tokens; expected {size}", tokens.len())));
         }
         let special =
@@ -44,18 +57,35 @@ impl WordPiece {
         Ok(Self { classes: Classes::new()?, tokens, begin, end, unknown })
     }
 
+    /// The token before every text.
+    pub(crate) fn begin(&self) -> u32 {
+        self.begin
+    }
+
+    /// The token after every text.
+    pub(crate) fn end(&self) -> u32 {
+        self.end
+    }
+
     /// The tokens of a text between the begin and the end token, at most `most` in all.
     pub(crate) fn encode(&self, text: &str, most: usize) -> Vec<u32> {
         let mut tokens = vec![self.begin];
+        tokens.extend(self.pieces(text, most.saturating_sub(2)));
+        tokens.push(self.end);
+        tokens
+    }
+
+    /// The first tokens of a text, without those at its ends.
+    pub(crate) fn pieces(&self, text: &str, most: usize) -> Vec<u32> {
+        let mut tokens = Vec::new();
         let normal = self.classes.normalised(text);
         for word in self.classes.words(&normal) {
-            if tokens.len() + 1 >= most {
+            if tokens.len() >= most {
                 break;
             }
             self.encode_word(word, &mut tokens);
         }
-        tokens.truncate(most - 1);
-        tokens.push(self.end);
+        tokens.truncate(most);
         tokens
     }
 
@@ -73,7 +103,7 @@ impl WordPiece {
                     piece.push_str("##");
                 }
                 piece.push_str(&rest[..end]);
-                Some((*self.tokens.get(&piece)?, end))
+                Some((*self.tokens.get(piece.as_str())?, end))
             });
             let Some((token, end)) = found else { break };
             tokens.push(token);

@@ -2,13 +2,15 @@
 //!
 //! `gpu operations` holds every operation against the CPU's;
 //! `gpu model GGUF` holds a whole model's loss, gradient and play against the CPU's;
+//! `gpu encoder WEIGHTS VOCABULARY` holds an encoder's loss and gradient against the CPU's, and measures its training;
 //! `gpu speed GGUF` measures tokens per second;
 //! `gpu curves GGUF TEXT [STEPS]` trains on a text in bf16 on the GPU and in f32 on the CPU and prints both losses.
 //!
-//! The first two end with an error where something differs. Built by `cargo xtask cuda`.
+//! The first three end with an error where something differs. Built by `cargo xtask cuda`.
 #![expect(clippy::print_stdout, reason = "an example prints its figures")]
 
 mod curves;
+mod encoder;
 mod model;
 mod operations;
 mod speed;
@@ -26,10 +28,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     match words[..] {
         ["operations"] => operations::check(&opened()?),
         ["model", path] => model::check(opened, &gguf(path)?),
+        ["encoder", weights, vocabulary] => {
+            encoder::check(opened, Path::new(weights), Path::new(vocabulary))
+        }
         ["speed", path] => speed::measure(opened, &gguf(path)?),
         ["curves", path, text] => curves::draw(opened, &gguf(path)?, Path::new(text), 100),
         ["curves", path, text, steps] => curves::draw(opened, &gguf(path)?, Path::new(text), steps.parse()?),
-        _ => Err("usage: gpu operations | model GGUF | speed GGUF | curves GGUF TEXT [STEPS]".into()),
+        _ => Err("usage: gpu operations | model GGUF | encoder WEIGHTS VOCABULARY | speed GGUF | curves GGUF TEXT [STEPS]".into()),
     }
 }
 

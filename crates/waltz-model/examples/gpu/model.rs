@@ -12,7 +12,7 @@ use waltz_model::train::{
 use waltz_model::{Gguf, LoraConfig, Pooling, Threads, Tokenizer};
 
 /// Moves weights hardly, so that the second step is nearly the first again.
-const SMALL: Optimiser = Optimiser {
+pub(crate) const SMALL: Optimiser = Optimiser {
     rate: 1e-5,
     warm_up: 0,
     steps: 1_000,
@@ -24,13 +24,13 @@ const SMALL: Optimiser = Optimiser {
     clip: 1.0,
 };
 
-const TEXT: &str = "The quick brown fox jumps over the lazy dog. It was a bright cold day in April, and the clocks were \
+pub(crate) const TEXT: &str = "The quick brown fox jumps over the lazy dog. It was a bright cold day in April, and the clocks were \
     striking thirteen. All happy families are alike; each unhappy family is unhappy in its own way.";
 
 /// Tokens with a smaller chance are rare; most of a vocabulary is.
 const RARE: f64 = 1e-5;
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
+pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// How well gradients must agree: the cosine between the GPU's and the CPU's, for the tensor where it is lowest. After
 /// an update they differ more, because AdamW moves a weight by its gradient's sign, and small ones differ in it.
@@ -39,9 +39,9 @@ const LATER: f64 = 0.9;
 
 /// What some steps did, and the running mean of each tensor's gradient after each of them.
 #[derive(PartialEq)]
-struct Steps {
-    reports: Vec<Report>,
-    momenta: Vec<Vec<(String, Vec<f32>)>>,
+pub(crate) struct Steps {
+    pub(crate) reports: Vec<Report>,
+    pub(crate) momenta: Vec<Vec<(String, Vec<f32>)>>,
 }
 
 /// Runs all checks; the first that fails ends them.
@@ -82,7 +82,7 @@ pub(crate) fn check(open: impl Fn() -> Result<Cuda, waltz_model::Error>, gguf: &
 }
 
 /// Loss and gradient of the first steps are the CPU's.
-fn as_on_the_cpu(what: &str, found: &Steps, expected: &Steps, steps: usize) -> Outcome<()> {
+pub(crate) fn as_on_the_cpu(what: &str, found: &Steps, expected: &Steps, steps: usize) -> Outcome<()> {
     for step in 0..steps {
         let (own, other) = (&found.reports[step], &expected.reports[step]);
         let (loss, length) = (own.loss / other.loss, own.gradient / other.gradient);
@@ -277,7 +277,7 @@ fn chances(network: &Network<Cuda>, prompt: &[u32]) -> Outcome<Vec<f64>> {
     Ok(chances)
 }
 
-fn hold(what: &str, holds: bool) -> Outcome<()> {
+pub(crate) fn hold(what: &str, holds: bool) -> Outcome<()> {
     println!("{} {what}", if holds { "ok   " } else { "WRONG" });
     if holds { Ok(()) } else { Err(format!("it does not hold: {what}").into()) }
 }

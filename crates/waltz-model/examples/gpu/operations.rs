@@ -8,7 +8,7 @@ use std::error::Error;
 use waltz_model::Threads;
 use waltz_model::train::cuda::Cuda;
 use waltz_model::train::{
-    AdamW, AttentionShape, Cpu, Device, Form, Grid, LogProbabilities, LossBack, Moments,
+    AdamW, AttentionShape, Cpu, Device, Form, Grid, LayerNorm, LogProbabilities, LossBack, Moments, Sight,
 };
 
 use crate::{distance, noise};
@@ -21,6 +21,8 @@ const ROUNDED_OFTEN: f64 = 8e-3;
 /// f32 in another order.
 const REORDERED: f64 = 1e-5;
 const EXACT: f64 = 0.0;
+
+const PAST: Sight = Sight::Past { rope_base: 1e5 };
 
 /// Runs all checks and prints how far each result is from the CPU's.
 pub(crate) fn check(cuda: &Cuda) -> Result<(), Box<dyn Error>> {
@@ -45,7 +47,10 @@ pub(crate) fn check(cuda: &Cuda) -> Result<(), Box<dyn Error>> {
     hold!(norms, [ROUNDED, ROUNDED, ROUNDED, REORDERED]);
     hold!(attention, [ROUNDED_OFTEN; 4]);
     hold!(attention_of_long_sequences, [ROUNDED_OFTEN; 4]);
+    hold!(attention_to_all, [ROUNDED_OFTEN; 4]);
     hold!(gates, [ROUNDED, ROUNDED]);
+    hold!(layer_norms, [ROUNDED, ROUNDED, ROUNDED, REORDERED, REORDERED]);
+    hold!(bends, [ROUNDED, ROUNDED]);
     // The table's gradient is a sum in f32 of slopes that were rounded once.
     hold!(losses, [REORDERED, ROUNDED, ROUNDED, ROUNDED]);
     hold!(squares, [1e-7]);
@@ -170,24 +175,29 @@ fn norms<D: Device>(device: &D) -> Found {
 
 fn attention<D: Device>(device: &D) -> Found {
     let shape = AttentionShape { heads: 6, kv_heads: 2, head: 64 };
-    attended(device, shape, &[0, 1, 64, 129, 130, 195, 400])
+    attended(device, shape, PAST, &[0, 1, 64, 129, 130, 195, 400])
 }
 
 fn attention_of_long_sequences<D: Device>(device: &D) -> Found {
-    attended(device, AttentionShape { heads: 9, kv_heads: 3, head: 64 }, &[0, 512, 1200])
+    attended(device, AttentionShape { heads: 9, kv_heads: 3, head: 64 }, PAST, &[0, 512, 1200])
+}
+
+fn attention_to_all<D: Device>(device: &D) -> Found {
+    let shape = AttentionShape { heads: 12, kv_heads: 12, head: 32 };
+    attended(device, shape, Sight::All, &[0, 1, 64, 129, 130, 195, 400, 912])
 }
 
 /// What attention gives, and the gradients of queries, of keys and of values.
-fn attended<D: Device>(device: &D, shape: AttentionShape, starts: &[usize]) -> Found {
+fn attended<D: Device>(device: &D, shape: AttentionShape, sight: Sight, starts: &[usize]) -> Found {
     let rows = starts.last().copied().unwrap_or(0);
     let AttentionShape { heads, kv_heads, head } = shape;
     let columns = (heads + 2 * kv_heads) * head;
     let given = device.load(&noise(rows * columns, 21))?;
     let gradient = device.load(&noise(rows * heads * head, 22))?;
     let mut output = device.load(&vec![f32::NAN; rows * heads * head])?;
-    let kept = device.attend(shape, 1e5, starts, &given, &mut output)?;
+    let kept = device.attend(shape, sight, starts, &given, &mut output)?;
     let mut back = device.load(&vec![f32::NAN; rows * columns])?;
-    device.attend_back(shape, 1e5, starts, &given, &output, &kept, &gradient, &mut back)?;
+    device.attend_back(shape, sight, starts, &given, &output, &kept, &gradient, &mut back)?;
     let back = device.read(&back)?;
     let part = |first: usize, last: usize| {
         back.chunks_exact(columns).flat_map(|row| row[first * head..last * head].to_vec()).collect()
@@ -209,6 +219,41 @@ fn gates<D: Device>(device: &D) -> Found {
     device.gate(&both, 96, &mut output)?;
     let mut back = device.load(&[f32::NAN; 33 * 2 * 96])?;
     device.gate_back(&both, 96, &gradient, &mut back)?;
+    Ok(vec![device.read(&output)?, device.read(&back)?])
+}
+
+fn layer_norms<D: Device>(device: &D) -> Found {
+    let (rows, width) = (3001, 384);
+    let input = device.load(&noise(rows * width, 50))?;
+    let (gain, bias) = (device.load(&noise(width, 51))?, device.load(&noise(width, 52))?);
+    let gradient = device.load(&noise(rows * width, 53))?;
+    let norm = || LayerNorm { gain: &gain, bias: &bias, width, epsilon: 1e-12 };
+    let nothing = vec![f32::NAN; rows * width];
+    let [mut output, mut to_input, mut to_input_too] =
+        [device.load(&nothing)?, device.load(&nothing)?, device.load(&nothing)?];
+    device.layer_norm(&input, norm(), &mut output)?;
+    device.layer_norm_back(&input, norm(), &gradient, &mut to_input, None)?;
+    let (mut to_gain, mut to_bias) =
+        (device.load_floats(&noise(width, 54))?, device.load_floats(&noise(width, 55))?);
+    let to_norm = Some((&mut to_gain, &mut to_bias));
+    device.layer_norm_back(&input, norm(), &gradient, &mut to_input_too, to_norm)?;
+    Ok(vec![
+        device.read(&output)?,
+        device.read(&to_input)?,
+        device.read(&to_input_too)?,
+        device.read_floats(&to_gain)?,
+        device.read_floats(&to_bias)?,
+    ])
+}
+
+fn bends<D: Device>(device: &D) -> Found {
+    let input: Vec<f32> = noise(33 * 1536, 56).iter().map(|value| value * 8.0).collect();
+    let input = device.load(&input)?;
+    let gradient = device.load(&noise(33 * 1536, 57))?;
+    let mut output = device.load(&[f32::NAN; 33 * 1536])?;
+    device.gelu(&input, &mut output)?;
+    let mut back = device.load(&[f32::NAN; 33 * 1536])?;
+    device.gelu_back(&input, &gradient, &mut back)?;
     Ok(vec![device.read(&output)?, device.read(&back)?])
 }
 

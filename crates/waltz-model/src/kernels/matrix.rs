@@ -37,9 +37,11 @@ enum Weights {
     Q8 { scales: Bytes, quants: Bytes },
 }
 
-/// Bytes in memory or in a mapped file.
+/// Bytes in memory, in the program or in a mapped file.
 #[derive(Clone, Debug)]
 pub(crate) enum Bytes {
+    /// A part of the program.
+    Embedded(&'static [u8]),
     /// In memory.
     Owned(Vec<u8>),
     /// A part of a file.
@@ -59,6 +61,7 @@ impl Bytes {
     /// The bytes themselves.
     pub(crate) fn slice(&self) -> &[u8] {
         match self {
+            Self::Embedded(bytes) => bytes,
             Self::Owned(bytes) => bytes,
             Self::Mapped(file, range) => &file[range.clone()],
         }

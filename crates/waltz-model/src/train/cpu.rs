@@ -4,6 +4,7 @@
 //! summed in one fixed order, by one thread.
 
 mod attention;
+mod dense;
 mod loss;
 mod product;
 #[cfg(test)]
@@ -13,7 +14,9 @@ use std::sync::{Mutex, PoisonError};
 
 use self::attention::Scratch;
 use self::product::Factors;
-use super::device::{AdamW, AttentionShape, Device, Form, Grid, LogProbabilities, Moments, Starts};
+use super::device::{
+    AdamW, AttentionShape, Device, Form, Grid, LayerNorm, LogProbabilities, Moments, Sight, Starts,
+};
 use crate::Error;
 use crate::kernels::{
     AdamFactors, Instructions, Number, Threads, Tile, adam_w, rms_norm, rms_norm_back, square_sum, swiglu,
@@ -224,22 +227,54 @@ impl<T: Number> Device for Cpu<T> {
         Ok(())
     }
 
+    fn layer_norm(
+        &self,
+        input: &Vec<T>,
+        norm: LayerNorm<'_, Self>,
+        output: &mut Vec<T>,
+    ) -> Result<(), Error> {
+        self.normed(input, &norm, output);
+        Ok(())
+    }
+
+    fn layer_norm_back(
+        &self,
+        input: &Vec<T>,
+        norm: LayerNorm<'_, Self>,
+        gradient: &Vec<T>,
+        to_input: &mut Vec<T>,
+        to_norm: Option<(&mut Vec<T>, &mut Vec<T>)>,
+    ) -> Result<(), Error> {
+        self.normed_back(input, &norm, gradient, to_input, to_norm);
+        Ok(())
+    }
+
+    fn gelu(&self, input: &Vec<T>, output: &mut Vec<T>) -> Result<(), Error> {
+        self.bent(input, output);
+        Ok(())
+    }
+
+    fn gelu_back(&self, input: &Vec<T>, gradient: &Vec<T>, to_input: &mut Vec<T>) -> Result<(), Error> {
+        self.bent_back(input, gradient, to_input);
+        Ok(())
+    }
+
     fn attend(
         &self,
         shape: AttentionShape,
-        rope_base: f32,
+        sight: Sight,
         starts: &Starts,
         rows: &Vec<T>,
         output: &mut Vec<T>,
     ) -> Result<(), Error> {
-        attention::attend(self, shape, rope_base, starts, rows, output);
+        attention::attend(self, shape, sight, starts, rows, output);
         Ok(())
     }
 
     fn attend_back(
         &self,
         shape: AttentionShape,
-        rope_base: f32,
+        sight: Sight,
         starts: &Starts,
         rows: &Vec<T>,
         _output: &Vec<T>,
@@ -247,7 +282,7 @@ impl<T: Number> Device for Cpu<T> {
         gradient: &Vec<T>,
         to_rows: &mut Vec<T>,
     ) -> Result<(), Error> {
-        attention::attend_back(self, shape, rope_base, starts, rows, gradient, to_rows);
+        attention::attend_back(self, shape, sight, starts, rows, gradient, to_rows);
         Ok(())
     }
 

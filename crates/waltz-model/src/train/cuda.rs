@@ -7,6 +7,7 @@
 #![expect(unsafe_code, reason = "kernels and cuBLAS are called through the driver")]
 
 mod attention;
+mod encoder;
 mod kernels;
 mod loss;
 pub mod play;
@@ -26,7 +27,9 @@ use half::bf16;
 
 use self::attention::{Attended, Packing, Turns};
 use self::kernels::Kernels;
-use super::device::{AdamW, AttentionShape, Device, Form, Grid, LogProbabilities, Moments, Starts};
+use super::device::{
+    AdamW, AttentionShape, Device, Form, Grid, LayerNorm, LogProbabilities, Moments, Sight, Starts,
+};
 use crate::Error;
 
 /// Numbers on the GPU, rounded to bf16 and kept as its bits.
@@ -278,21 +281,52 @@ impl Device for Cuda {
         self.rms_norm_back(input, gain, epsilon, gradient, to_input, to_gain)
     }
 
+    fn layer_norm(
+        &self,
+        input: &Numbers,
+        norm: LayerNorm<'_, Self>,
+        output: &mut Numbers,
+    ) -> Result<(), Error> {
+        self.normed(input, &norm, output)
+    }
+
+    fn layer_norm_back(
+        &self,
+        input: &Numbers,
+        norm: LayerNorm<'_, Self>,
+        gradient: &Numbers,
+        to_input: &mut Numbers,
+        to_norm: Option<(&mut Floats, &mut Floats)>,
+    ) -> Result<(), Error> {
+        self.normed_back(input, &norm, gradient, to_input, to_norm)
+    }
+
+    fn gelu(&self, input: &Numbers, output: &mut Numbers) -> Result<(), Error> {
+        self.bent(input, output)
+    }
+
+    fn gelu_back(&self, input: &Numbers, gradient: &Numbers, to_input: &mut Numbers) -> Result<(), Error> {
+        self.bent_back(input, gradient, to_input)
+    }
+
     fn attend(
         &self,
         shape: AttentionShape,
-        rope_base: f32,
+        sight: Sight,
         starts: &Starts,
         rows: &Numbers,
         output: &mut Numbers,
     ) -> Result<Attended, Error> {
-        self.attention(shape, rope_base, starts, rows, output)
+        match sight {
+            Sight::Past { rope_base } => self.attention(shape, rope_base, starts, rows, output),
+            Sight::All => self.attention_to_all(shape, starts, rows, output),
+        }
     }
 
     fn attend_back(
         &self,
         shape: AttentionShape,
-        rope_base: f32,
+        sight: Sight,
         starts: &Starts,
         rows: &Numbers,
         output: &Numbers,
@@ -300,7 +334,11 @@ impl Device for Cuda {
         gradient: &Numbers,
         to_rows: &mut Numbers,
     ) -> Result<(), Error> {
-        self.attention_back(shape, rope_base, starts, (rows, output, kept, gradient), to_rows)
+        let given = (rows, output, kept, gradient);
+        match sight {
+            Sight::Past { rope_base } => self.attention_back(shape, rope_base, starts, given, to_rows),
+            Sight::All => self.attention_to_all_back(shape, starts, given, to_rows),
+        }
     }
 
     fn gate(&self, both: &Numbers, hidden: usize, output: &mut Numbers) -> Result<(), Error> {

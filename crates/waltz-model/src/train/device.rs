@@ -62,6 +62,19 @@ pub struct AttentionShape {
     pub head: usize,
 }
 
+/// Which tokens of its sequence a token sees, and how it knows their places.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Sight {
+    /// Those up to itself. Queries and keys are turned by their positions, in the serving engine's layout: numbers
+    /// `2i` and `2i + 1` of a head turn together.
+    Past {
+        /// Base of the angles.
+        rope_base: f32,
+    },
+    /// All of them; places are part of what the rows were made of.
+    All,
+}
+
 /// One step of AdamW.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamW {
@@ -193,13 +206,33 @@ pub trait Device {
         to_gain: Option<&mut Self::Floats>,
     ) -> Result<(), Error>;
 
-    /// Turns queries and keys by their positions, causal attention within each sequence, heads mixed into
-    /// `output` (rows, heads x head). `rows` holds queries, keys and values of every token. The serving engine's
-    /// layout holds: numbers `2i` and `2i + 1` of a head turn together.
+    /// `output = (input - mean) / deviation * gain + bias`, row by row; `width` numbers a row.
+    fn layer_norm(
+        &self,
+        input: &Self::Numbers,
+        norm: LayerNorm<'_, Self>,
+        output: &mut Self::Numbers,
+    ) -> Result<(), Error>
+    where
+        Self: Sized;
+    /// The way back: overwrites the input's gradient, and adds to those of gain and bias where they are asked for.
+    fn layer_norm_back(
+        &self,
+        input: &Self::Numbers,
+        norm: LayerNorm<'_, Self>,
+        gradient: &Self::Numbers,
+        to_input: &mut Self::Numbers,
+        to_norm: Option<(&mut Self::Floats, &mut Self::Floats)>,
+    ) -> Result<(), Error>
+    where
+        Self: Sized;
+
+    /// Attention within each sequence, heads mixed into `output` (rows, heads x head). `rows` holds queries, keys and
+    /// values of every token.
     fn attend(
         &self,
         shape: AttentionShape,
-        rope_base: f32,
+        sight: Sight,
         starts: &Starts,
         rows: &Self::Numbers,
         output: &mut Self::Numbers,
@@ -212,7 +245,7 @@ pub trait Device {
     fn attend_back(
         &self,
         shape: AttentionShape,
-        rope_base: f32,
+        sight: Sight,
         starts: &Starts,
         rows: &Self::Numbers,
         output: &Self::Numbers,
@@ -232,6 +265,16 @@ pub trait Device {
         to_both: &mut Self::Numbers,
     ) -> Result<(), Error>;
 
+    /// `output = gelu(input)`, the exact one: `x * (1 + erf(x / sqrt(2))) / 2`.
+    fn gelu(&self, input: &Self::Numbers, output: &mut Self::Numbers) -> Result<(), Error>;
+    /// The way back: overwrites `to_input`.
+    fn gelu_back(
+        &self,
+        input: &Self::Numbers,
+        gradient: &Self::Numbers,
+        to_input: &mut Self::Numbers,
+    ) -> Result<(), Error>;
+
     /// Log-probability of each row's target under `softmax(states x table^T)`. With `slopes` (the derivative of the
     /// loss by each log-probability) it also adds to the gradient of the states, and of the table where asked. Works
     /// in pieces of rows, so that the logits of a batch never exist at once.
@@ -245,6 +288,18 @@ pub trait Device {
     fn update(&self, step: &AdamW, tensor: Moments<'_, Self>) -> Result<(), Error>
     where
         Self: Sized;
+}
+
+/// What [`Device::layer_norm`] does to a row.
+pub struct LayerNorm<'a, D: Device> {
+    /// Multiplied after it.
+    pub gain: &'a D::Numbers,
+    /// Added after it; the way back does not read it.
+    pub bias: &'a D::Numbers,
+    /// Numbers of a row, of the gain and of the bias.
+    pub width: usize,
+    /// Added to the variance before the root.
+    pub epsilon: f32,
 }
 
 /// What [`Device::log_probabilities`] works on.

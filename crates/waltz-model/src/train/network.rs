@@ -7,7 +7,7 @@ mod layer;
 
 use super::lora::Lora;
 use super::tensor::{Tensor, Trains};
-use super::{Batch, Device, Form, Grid, LogProbabilities, LossBack};
+use super::{Batch, Device, LogProbabilities, LossBack, pool};
 use crate::generate::Pooling;
 use crate::kernels::MatrixKind;
 use crate::weights::{FromGguf, Layer, Site, Source, Weights};
@@ -177,19 +177,11 @@ impl<D: Device> Network<D> {
         pass: &Pass<D>,
         pooling: Pooling,
     ) -> Result<D::Numbers, Error> {
-        let (rows, width, sequences) = (batch.tokens().len(), self.shape.width, batch.sequences());
+        let (rows, width) = (batch.tokens().len(), self.shape.width);
         let mut normed = self.device.unset(rows * width)?;
         let gain = (&self.weights.norm.weights, width);
         self.device.norm(&pass.last, gain, self.shape.epsilon, &mut normed)?;
-        let ones = self.device.load(&vec![1.0; rows])?;
-        let mut pooled = self.device.unset(sequences * width)?;
-        for (index, Counted { first, count, share }) in counted(batch, pooling).enumerate() {
-            let ones = (&ones, Grid::whole(1, count));
-            let own = (&normed, Grid::whole(rows, width).rows(first, count));
-            let output = (&mut pooled, Grid::whole(sequences, width).rows(index, 1));
-            self.device.multiply(Form::Plain, share, ones, own, 0.0, output)?;
-        }
-        Ok(pooled)
+        pool::pooled(&self.device, batch, pooling, (&normed, width))
     }
 
     /// The way back of [`Self::pooled`].
@@ -200,16 +192,9 @@ impl<D: Device> Network<D> {
         pass: Pass<D>,
         (pooling, to_pooled): (Pooling, &D::Numbers),
     ) -> Result<(), Error> {
-        let (rows, width, sequences) = (batch.tokens().len(), self.shape.width, batch.sequences());
+        let (rows, width) = (batch.tokens().len(), self.shape.width);
         let Self { device, shape, weights, .. } = &mut *self;
-        let ones = device.load(&vec![1.0; rows])?;
-        let mut to_normed = device.numbers(rows * width)?;
-        for (index, Counted { first, count, share }) in counted(batch, pooling).enumerate() {
-            let ones = (&ones, Grid::whole(1, count));
-            let own = (to_pooled, Grid::whole(sequences, width).rows(index, 1));
-            let output = (&mut to_normed, Grid::whole(rows, width).rows(first, count));
-            device.multiply(Form::LeftTransposed, share, ones, own, 0.0, output)?;
-        }
+        let to_normed = pool::back(device, batch, pooling, (to_pooled, width))?;
         let mut gradient = device.numbers(rows * width)?;
         let (gain, to_gain) = weights.norm.split();
         device.norm_back(&pass.last, (gain, width), shape.epsilon, &to_normed, &mut gradient, to_gain)?;
@@ -283,25 +268,6 @@ impl<D: Device> Network<D> {
         });
         (&self.device, std::iter::once(embedding).chain(layers).chain([norm]).chain(output))
     }
-}
-
-/// The rows of a sequence that its pooled state is the mean of.
-struct Counted {
-    first: usize,
-    count: usize,
-    /// What each counts. Products take it in full precision, where a bf16 matrix of shares would round it.
-    share: f32,
-}
-
-fn counted(batch: &Batch, pooling: Pooling) -> impl Iterator<Item = Counted> {
-    batch.starts().windows(2).map(move |ends| {
-        let first = match pooling {
-            Pooling::Last => ends[1] - 1,
-            Pooling::Mean => ends[0],
-        };
-        let count = ends[1] - first;
-        Counted { first, count, share: 1.0 / count as f32 }
-    })
 }
 
 /// Puts the tensors of a GGUF file on a device.

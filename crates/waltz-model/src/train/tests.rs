@@ -1,7 +1,10 @@
 //! What the tests of training share.
 
 use super::tensor::Part;
-use super::{Batch, Cpu, Device, Example, Keep, Lora, Network, Optimiser, Tensor, Trainer, Trains, pack};
+use super::{
+    Batch, Cpu, Device, EncoderTrainer, Example, Keep, Lora, Network, Optimiser, Tensor, Trainer, Trains,
+    pack,
+};
 use crate::kernels::{Number, Threads};
 use crate::tiny::{Tiny, VOCABULARY};
 use crate::{AdapterFile, Gguf, LoraConfig};
@@ -33,6 +36,11 @@ pub(crate) fn tiny<T: Number>(trains: Trains) -> Network<Cpu<T>> {
 
 pub(crate) fn from<T: Number>(gguf: &Gguf, trains: Trains) -> Network<Cpu<T>> {
     Network::from_gguf(cpu(), gguf, trains).unwrap()
+}
+
+/// The tiny encoder with two new heads.
+pub(crate) fn tiny_classifier() -> EncoderTrainer<Cpu<f32>> {
+    super::encoder::tests::trainer(cpu(), OPTIMISER)
 }
 
 /// Tokens without a pattern.

@@ -120,36 +120,19 @@ impl<D: Device> Trainer<D> {
         batches: &[Batch],
         mut objective: Objective<'_>,
     ) -> Result<Report, Error> {
-        if batches.is_empty() {
-            return Err(Error::training("a step without batches"));
-        }
+        let step = next(self.step, batches)?;
         if self.lora.is_some() && network.trains() {
             return Err(Error::training("an adapter trains on a frozen base, and this base trains itself"));
         }
         if !self.trains_layers(network) && !matches!(objective, Objective::Labels(_)) {
             return Err(Error::training("nothing would change: the base is frozen and there is no adapter"));
         }
-        let Some(step) = self.step.checked_add(1) else {
-            return Err(Error::training(format!("after {} steps no further one can be counted", self.step)));
-        };
         let loss = self.gradients(network, batches, &mut objective);
-        let loss = match loss {
-            Ok(loss) if loss.is_finite() => loss,
-            // Whatever was added up before things went wrong must not become part of the next step.
-            other => {
-                self.forget(network)?;
-                return Err(match other {
-                    Ok(loss) => Error::training(format!("the loss of step {step} is {loss}")),
-                    Err(error) => error,
-                });
-            }
-        };
         let optimiser = self.optimiser;
         let (device, mut tensors) = self.tensors_mut(network);
-        let gradient = optimiser.step(device, step, &mut tensors)?;
+        let report = finish(device, &optimiser, (step, loss), batches, &mut tensors)?;
         self.step = step;
-        let tokens = batches.iter().map(|batch| batch.tokens().len()).sum();
-        Ok(Report { step, loss, gradient, rate: optimiser.rate_at(step), tokens })
+        Ok(report)
     }
 
     fn gradients(
@@ -208,14 +191,6 @@ impl<D: Device> Trainer<D> {
         self.lora.is_some() || network.trains()
     }
 
-    fn forget(&mut self, network: &mut Network<D>) -> Result<(), Error> {
-        let (device, tensors) = self.tensors_mut(network);
-        for tensor in tensors {
-            tensor.forget(device)?;
-        }
-        Ok(())
-    }
-
     /// Everything that trains, always in the same order.
     pub(super) fn tensors<'a>(&'a self, network: &'a Network<D>) -> Vec<&'a Tensor<D>> {
         let adapter = self.lora.iter().flat_map(Lora::tensors);
@@ -237,9 +212,45 @@ impl<D: Device> Trainer<D> {
     }
 }
 
+/// The number of the step after `taken` steps.
+pub(super) fn next(taken: u32, batches: &[Batch]) -> Result<u32, Error> {
+    if batches.is_empty() {
+        return Err(Error::training("a step without batches"));
+    }
+    let further = || Error::training(format!("after {taken} steps no further one can be counted"));
+    taken.checked_add(1).ok_or_else(further)
+}
+
+/// Updates all tensors by the gradients that a step added up on the way to its loss. Where that failed or is not
+/// finite, nothing changes.
+pub(super) fn finish<D: Device>(
+    device: &D,
+    optimiser: &Optimiser,
+    (step, loss): (u32, Result<f64, Error>),
+    batches: &[Batch],
+    tensors: &mut [&mut Tensor<D>],
+) -> Result<Report, Error> {
+    let loss = match loss {
+        Ok(loss) if loss.is_finite() => loss,
+        // Whatever was added up before things went wrong must not become part of the next step.
+        other => {
+            for tensor in tensors {
+                tensor.forget(device)?;
+            }
+            return Err(match other {
+                Ok(loss) => Error::training(format!("the loss of step {step} is {loss}")),
+                Err(error) => error,
+            });
+        }
+    };
+    let gradient = optimiser.step(device, step, tensors)?;
+    let tokens = batches.iter().map(|batch| batch.tokens().len()).sum();
+    Ok(Report { step, loss, gradient, rate: optimiser.rate_at(step), tokens })
+}
+
 /// How many labels of a step are known. One list for each batch and nothing else, so that the mean is over what is
 /// learned from.
-fn known(batches: &[Batch], labels: &[Vec<f32>], heads: usize) -> Result<usize, Error> {
+pub(super) fn known(batches: &[Batch], labels: &[Vec<f32>], heads: usize) -> Result<usize, Error> {
     if labels.len() != batches.len() {
         let (found, expected) = (labels.len(), batches.len());
         return Err(Error::training(format!(

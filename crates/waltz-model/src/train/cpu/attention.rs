@@ -1,4 +1,4 @@
-//! Causal attention within each sequence of a packed batch, and its way back.
+//! Attention within each sequence of a packed batch, and its way back.
 //!
 //! A piece of work is one sequence and one head of keys, with all heads that ask it. It goes through the sequence in
 //! blocks of tokens, whose scores are the only ones that exist. The way back computes them again.
@@ -8,13 +8,14 @@ use std::ops::Range;
 use super::Cpu;
 use super::product::{Factors, Packed, fill};
 use crate::kernels::{Number, Tile, rotate, rotations, softmax, softmax_back};
-use crate::train::device::{AttentionShape, Form, Grid, Starts};
+use crate::train::device::{AttentionShape, Form, Grid, Sight, Starts};
 
 /// Tokens whose scores exist at once.
 const BLOCK: usize = 64;
 
-/// Cosines and sines of every position, and those of the way back.
+/// What a token sees, and the cosines and sines of every position there and back: none where it sees all.
 struct Turns<T> {
+    sight: Sight,
     there: Vec<T>,
     back: Vec<T>,
 }
@@ -55,13 +56,13 @@ pub(super) struct Scratch<T> {
 pub(super) fn attend<T: Number>(
     cpu: &Cpu<T>,
     shape: AttentionShape,
-    rope_base: f32,
+    sight: Sight,
     starts: &Starts,
     rows: &[T],
     output: &mut [T],
 ) {
     let AttentionShape { heads, kv_heads, head } = shape;
-    let turns = Turns::new(shape, rope_base, starts);
+    let turns = Turns::new(shape, sight, starts);
     let mut pieces = pieces(cpu, shape, &turns, starts, rows);
     let mut outputs: Vec<Vec<&mut [T]>> =
         pieces.iter().map(|piece| Vec::with_capacity(piece.range.len())).collect();
@@ -81,14 +82,14 @@ pub(super) fn attend<T: Number>(
 pub(super) fn attend_back<T: Number>(
     cpu: &Cpu<T>,
     shape: AttentionShape,
-    rope_base: f32,
+    sight: Sight,
     starts: &Starts,
     rows: &[T],
     gradient: &[T],
     to_rows: &mut [T],
 ) {
     let AttentionShape { heads, kv_heads, head } = shape;
-    let turns = Turns::new(shape, rope_base, starts);
+    let turns = Turns::new(shape, sight, starts);
     let pieces = pieces(cpu, shape, &turns, starts, rows);
     let mut outputs: Vec<Vec<[&mut [T]; 3]>> =
         pieces.iter().map(|piece| Vec::with_capacity(piece.range.len())).collect();
@@ -125,12 +126,15 @@ fn pieces<'a, T: Number>(
 }
 
 impl<T: Number> Turns<T> {
-    fn new(shape: AttentionShape, rope_base: f32, starts: &Starts) -> Self {
+    fn new(shape: AttentionShape, sight: Sight, starts: &Starts) -> Self {
+        let Sight::Past { rope_base } = sight else {
+            return Self { sight, there: Vec::new(), back: Vec::new() };
+        };
         let longest = starts.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
         let tables = (0..longest).flat_map(|position| rotations(position, shape.head, rope_base));
         let there: Vec<T> = tables.map(|turn| T::of(f64::from(turn))).collect();
         let back = there.chunks_exact(2).flat_map(|turn| [turn[0], -turn[1]]).collect();
-        Self { there, back }
+        Self { sight, there, back }
     }
 }
 
@@ -158,6 +162,9 @@ impl<T: Number> Piece<'_, T> {
 
     fn turn(&self, heads: &mut [T], table: &[T], position: usize) {
         let head = self.shape.head;
+        if self.turns.sight == Sight::All {
+            return;
+        }
         rotate(self.cpu.instructions, heads, &table[position * head..][..head]);
     }
 
@@ -176,6 +183,14 @@ impl<T: Number> Piece<'_, T> {
         }
     }
 
+    /// How many tokens of the sequence some of them see.
+    fn seen(&self, tokens: &Range<usize>) -> usize {
+        match self.turns.sight {
+            Sight::Past { .. } => tokens.end,
+            Sight::All => self.range.len(),
+        }
+    }
+
     fn scale(&self) -> T {
         T::of(1.0 / (self.shape.head as f64).sqrt())
     }
@@ -191,14 +206,18 @@ impl<T: Number> Piece<'_, T> {
             queries.extend_from_slice(&self.rows[first..][..group * head]);
             self.turn(&mut queries[start..], &self.turns.there, position);
         }
-        let (rows, seen) = (tokens.len() * group, tokens.end);
+        let (rows, seen) = (tokens.len() * group, self.seen(&tokens));
         chances.resize(rows * seen, T::default());
         let (left, right) =
             ((queries.as_slice(), Grid::whole(rows, head)), (keys.as_slice(), Grid::whole(seen, head)));
         let product = Factors { form: Form::RightTransposed, scale: self.scale(), left, right, keep: false };
         self.multiply(product, packed, seen, chances);
         for (index, chances) in chances.chunks_exact_mut(seen).enumerate() {
-            let (past, future) = chances.split_at_mut(tokens.start + index / group + 1);
+            let own = match self.turns.sight {
+                Sight::Past { .. } => tokens.start + index / group + 1,
+                Sight::All => seen,
+            };
+            let (past, future) = chances.split_at_mut(own);
             softmax(self.cpu.instructions, past);
             future.fill(T::default());
         }
@@ -211,10 +230,10 @@ impl<T: Number> Piece<'_, T> {
             let tokens = first..(first + BLOCK).min(output.len());
             self.ask(tokens.clone(), room);
             let Scratch { chances, mixed, packed, .. } = room;
-            let rows = tokens.len() * group;
+            let (rows, seen) = (tokens.len() * group, self.seen(&tokens));
             mixed.resize(rows * head, T::default());
-            let left = (chances.as_slice(), Grid::whole(rows, tokens.end));
-            let (right, scale) = (self.values(tokens.end), T::of(1.0));
+            let left = (chances.as_slice(), Grid::whole(rows, seen));
+            let (right, scale) = (self.values(seen), T::of(1.0));
             let product = Factors { form: Form::Plain, scale, left, right, keep: false };
             self.multiply(product, packed, head, mixed);
             for (output, mixed) in output[tokens].iter_mut().zip(mixed.chunks_exact(group * head)) {
@@ -241,7 +260,7 @@ impl<T: Number> Piece<'_, T> {
                 let first = ((self.range.start + position) * heads + self.kv_head * group) * head;
                 mixed.extend_from_slice(&gradient[first..][..group * head]);
             }
-            let (rows, seen) = (tokens.len() * group, tokens.end);
+            let (rows, seen) = (tokens.len() * group, self.seen(&tokens));
             let (wide, narrow) = (Grid::whole(rows, seen), Grid::whole(rows, head));
             // What comes back to the values, to the chances, and through the softmax to the scores.
             let (left, right) = ((chances.as_slice(), wide), (mixed.as_slice(), narrow));

@@ -5,7 +5,7 @@ mod same_bits;
 mod ways_back;
 
 use super::*;
-use crate::train::device::LossBack;
+use crate::train::device::{LayerNorm, LossBack, Sight};
 
 fn noise(count: usize, seed: u64) -> Vec<f64> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;

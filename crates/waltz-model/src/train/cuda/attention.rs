@@ -13,11 +13,11 @@ use crate::train::device::{AttentionShape, Starts};
 /// Numbers of a head that the kernels are written for.
 pub(super) const HEAD: usize = 64;
 /// Rows of a tile.
-const TILE: usize = 64;
+pub(super) const TILE: usize = 64;
 const ATTEND: &str = "attend";
 
 /// What attention keeps for its way back: each row's sum of exponentials, as a base-2 logarithm (heads, rows).
-pub struct Attended(Floats);
+pub struct Attended(pub(super) Floats);
 
 /// Where the sequences of a batch lie, on the GPU.
 pub(super) struct Packing {
@@ -25,17 +25,17 @@ pub(super) struct Packing {
     /// Each row's place in its sequence.
     positions: CudaSlice<u32>,
     /// Tiles of queries, those that see most keys first.
-    queries: CudaSlice<Tile>,
+    pub(super) queries: CudaSlice<Tile>,
     /// Tiles of keys, those that most queries see first.
     keys: CudaSlice<Tile>,
-    tiles: usize,
+    pub(super) tiles: usize,
     longest: usize,
 }
 
 /// As the kernels read it.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Tile {
+pub(super) struct Tile {
     first: u32,
     length: u32,
     block: u32,
@@ -48,7 +48,7 @@ unsafe impl DeviceRepr for Tile {}
 /// As the kernels read it.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Shape {
+pub(super) struct Shape {
     rows: usize,
     heads: i32,
     kv_heads: i32,
@@ -166,7 +166,7 @@ impl Cuda {
         Ok(turns)
     }
 
-    fn packing(&self, starts: &Starts) -> Result<Rc<Packing>, Error> {
+    pub(super) fn packing(&self, starts: &Starts) -> Result<Rc<Packing>, Error> {
         if let Some(packing) = self.packing.borrow().as_ref()
             && packing.starts == starts
         {
@@ -206,8 +206,17 @@ impl Cuda {
     }
 }
 
+impl Shape {
+    /// Sizes as kernels take them.
+    pub(super) fn new(rows: usize, heads: usize, kv_heads: usize) -> Result<Self, Error> {
+        let small = |count: usize| i32::try_from(count).map_err(failed(ATTEND));
+        Ok(Self { rows, heads: small(heads)?, kv_heads: small(kv_heads)? })
+    }
+}
+
 impl Packing {
-    fn rows(&self) -> usize {
+    /// Rows of the batch.
+    pub(super) fn rows(&self) -> usize {
         self.positions.len()
     }
 }
@@ -219,6 +228,5 @@ fn sizes(shape: AttentionShape, rows: usize, given: &Numbers, output: &Numbers) 
     }
     fits(ATTEND, given.len(), rows * (heads + 2 * kv_heads) * HEAD)?;
     fits(ATTEND, output.len(), rows * heads * HEAD)?;
-    let small = |count: usize| i32::try_from(count).map_err(failed(ATTEND));
-    Ok(Shape { rows, heads: small(heads)?, kv_heads: small(kv_heads)? })
+    Shape::new(rows, heads, kv_heads)
 }

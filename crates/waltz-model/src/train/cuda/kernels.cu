@@ -27,4 +27,5 @@ __device__ __forceinline__ size_t thread_index() {
 #include "attention.cu"
 #include "loss.cu"
 #include "update.cu"
+#include "encoder.cu"
 #include "play.cu"

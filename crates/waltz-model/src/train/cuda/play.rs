@@ -12,7 +12,7 @@ use super::attention::HEAD;
 use super::kernels::{Size, launch};
 use super::{Cuda, Floats, Numbers, failed};
 use crate::train::linear::{self, Onto};
-use crate::train::{AttentionShape, Device, Form, Grid, Lora, Network};
+use crate::train::{AttentionShape, Device, Form, Grid, Lora, Network, Sight};
 use crate::{Error, Shape};
 
 const PLAY: &str = "play";
@@ -272,7 +272,7 @@ impl<'a> Table<'a> {
             match starts {
                 Some(starts) => {
                     let heads = AttentionShape { heads, kv_heads, head };
-                    cuda.attend(heads, rope_base, starts, attention, mixed)?;
+                    cuda.attend(heads, Sight::Past { rope_base }, starts, attention, mixed)?;
                 }
                 None => launch!(
                     cuda,

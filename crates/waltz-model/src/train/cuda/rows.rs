@@ -6,9 +6,9 @@ use crate::Error;
 use crate::train::device::{AdamW, Moments};
 
 /// Most blocks that share a sum over rows: enough to fill a GPU, few enough to add up quickly.
-const MOST_BLOCKS: usize = 256;
+pub(super) const MOST_BLOCKS: usize = 256;
 /// Bytes that the warps of a block may share without asking.
-const SHARED: usize = 48 << 10;
+pub(super) const SHARED: usize = 48 << 10;
 
 impl Cuda {
     pub(super) fn gather_rows(
@@ -204,7 +204,8 @@ fn known_rows(operation: &'static str, length: usize, width: usize, rows: &[u32]
     }
 }
 
-fn norm_rows(length: usize, gain: usize, width: usize) -> Result<usize, Error> {
+/// How many rows of `width` numbers there are, where the kernels of norms can compute them.
+pub(super) fn norm_rows(length: usize, gain: usize, width: usize) -> Result<usize, Error> {
     fits("norm rows", gain, width)?;
     if width == 0 || !width.is_multiple_of(2) || width * size_of::<f32>() > SHARED {
         let reason = format!("rows have {width} numbers; expected an even number up to {}", SHARED / 4);

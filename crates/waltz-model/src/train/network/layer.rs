@@ -3,7 +3,7 @@
 use super::super::linear::{self, Onto};
 use super::super::lora::Pair;
 use super::super::tensor::Tensor;
-use super::super::{AttentionShape, Device, Starts};
+use super::super::{AttentionShape, Device, Sight, Starts};
 use crate::weights::Layer;
 use crate::{Error, Shape};
 
@@ -59,7 +59,7 @@ impl<D: Device> Frame<'_, D> {
         linear::forward(device, rows, &normed, weights, Onto::Nothing, &mut attention)?;
         drop(normed);
         let mut mixed = device.unset(rows * width)?;
-        let attended = device.attend(self.heads(), shape.rope_base, starts, &attention, &mut mixed)?;
+        let attended = device.attend(self.heads(), self.sight(), starts, &attention, &mut mixed)?;
         let mut middle = device.unset(rows * width)?;
         device.copy(input, &mut middle)?;
         let weights = (&layer.attention_output, two);
@@ -86,7 +86,7 @@ impl<D: Device> Frame<'_, D> {
         gradient: &mut D::Numbers,
     ) -> Result<(), Error> {
         let Self { device, shape, starts, rows } = *self;
-        let Shape { width, hidden, rope_base, .. } = *shape;
+        let Shape { width, hidden, .. } = *shape;
         let Parts { attention, attended, mixed, middle, both } = parts;
         let [one, two, three, four] = each_mut(pairs);
         let mut to_both = device.unset(rows * 2 * hidden)?;
@@ -115,7 +115,7 @@ impl<D: Device> Frame<'_, D> {
             let heads = self.heads();
             device.attend_back(
                 heads,
-                rope_base,
+                self.sight(),
                 starts,
                 &attention,
                 &mixed,
@@ -133,6 +133,10 @@ impl<D: Device> Frame<'_, D> {
     fn heads(&self) -> AttentionShape {
         let Shape { heads, kv_heads, head, .. } = *self.shape;
         AttentionShape { heads, kv_heads, head }
+    }
+
+    fn sight(&self) -> Sight {
+        Sight::Past { rope_base: self.shape.rope_base }
     }
 
     fn norm(&self, input: &D::Numbers, gain: &Tensor<D>) -> Result<D::Numbers, Error> {

@@ -328,7 +328,8 @@ fn a_gradient_is_thrown_away_where_it_lies() {
     };
     let before = places(&trainer);
     let mut network = tiny::<f32>(Trains::No);
-    trainer.forget(&mut network).unwrap();
+    let (device, tensors) = trainer.tensors_mut(&mut network);
+    tensors.into_iter().for_each(|tensor| tensor.forget(device).unwrap());
     assert_eq!(places(&trainer), before, "out of memory, nothing new could be taken");
     let found = gradients(network.device(), trainer.tensors(&network));
     assert!(found.iter().flat_map(|(_, gradient)| gradient).all(|value| *value == 0.0));

@@ -32,13 +32,31 @@ fn everything<T: Number>(cpu: &Cpu<T>) -> Vec<(&'static str, Vec<f64>)> {
     cpu.norm_back(&input, (&gain, width), 1e-5, &gradient, &mut to_input, Some(&mut to_gain)).unwrap();
     keep("norm, input", &to_input);
     keep("norm, gain", &to_gain);
+    let shift = numbers(width, 21);
+    let norm = || LayerNorm { gain: &gain, bias: &shift, width, epsilon: 1e-5 };
+    cpu.layer_norm(&input, norm(), &mut normed).unwrap();
+    keep("layer norm", &normed);
+    let mut to_bias = numbers(width, 20);
+    cpu.layer_norm_back(&input, norm(), &gradient, &mut to_input, Some((&mut to_gain, &mut to_bias)))
+        .unwrap();
+    keep("layer norm, input", &to_input);
+    keep("layer norm, gain", &to_gain);
+    keep("layer norm, bias", &to_bias);
+    let mut bent = output_like(&both);
+    cpu.gelu(&both, &mut bent).unwrap();
+    keep("gelu", &bent);
+    let mut to_both = output_like(&both);
+    cpu.gelu_back(&both, &bent, &mut to_both).unwrap();
+    keep("gelu, back", &to_both);
     let shape = AttentionShape { heads: 6, kv_heads: 2, head: 16 };
     let (starts, qkv, gradient) = ([0, 100, 260, 300], numbers(rows * 160, 11), numbers(rows * 96, 12));
     let (mut mixed, mut to_rows) = (numbers(rows * 96, 13), numbers(rows * 160, 14));
-    cpu.attend(shape, 1e4, &starts, &qkv, &mut mixed).unwrap();
-    cpu.attend_back(shape, 1e4, &starts, &qkv, &mixed, &(), &gradient, &mut to_rows).unwrap();
-    keep("attention", &mixed);
-    keep("attention, back", &to_rows);
+    for sight in [Sight::Past { rope_base: 1e4 }, Sight::All] {
+        cpu.attend(shape, sight, &starts, &qkv, &mut mixed).unwrap();
+        cpu.attend_back(shape, sight, &starts, &qkv, &mixed, &(), &gradient, &mut to_rows).unwrap();
+        keep("attention", &mixed);
+        keep("attention, back", &to_rows);
+    }
     let (mut gated, mut to_both) = (numbers(rows * columns / 2, 15), output_like(&both));
     cpu.gate(&both, columns / 2, &mut gated).unwrap();
     cpu.gate_back(&both, columns / 2, &gated, &mut to_both).unwrap();

@@ -2,6 +2,8 @@
 
 use super::*;
 
+const PAST: Sight = Sight::Past { rope_base: 100.0 };
+
 #[test]
 fn a_linear_layer_comes_back_to_inputs_and_weights() {
     let cpu = wide();
@@ -49,6 +51,91 @@ fn the_norm_comes_back_to_its_input_and_its_gain() {
     check("gain", &gain, &to_gain, 1, |gain| loss(&input, gain));
 }
 
+#[test]
+fn the_layer_norm_comes_back_to_its_input_its_gain_and_its_bias() {
+    let cpu = wide();
+    let (rows, width) = (35, 37);
+    let (input, gain, bias) = (noise(rows * width, 1), noise(width, 2), noise(width, 3));
+    let gradient = noise(rows * width, 4);
+    let normed = |input: &Vec<f64>, gain: &Vec<f64>, bias: &Vec<f64>| {
+        let mut output = vec![f64::NAN; input.len()];
+        cpu.layer_norm(input, LayerNorm { gain, bias, width, epsilon: 1e-2 }, &mut output).unwrap();
+        output
+    };
+    // The formula, row by row.
+    let found = normed(&input, &gain, &bias);
+    for (row, found) in input.chunks_exact(width).zip(found.chunks_exact(width)) {
+        let mean = row.iter().sum::<f64>() / width as f64;
+        let variance = row.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / width as f64;
+        for (index, found) in found.iter().enumerate() {
+            let exact =
+                (row[index] - mean) / (variance + f64::from(1e-2_f32)).sqrt() * gain[index] + bias[index];
+            assert!((found - exact).abs() < 1e-12, "{found} is not {exact}");
+        }
+    }
+    let norm = || LayerNorm { gain: &gain, bias: &bias, width, epsilon: 1e-2 };
+    let (mut to_input, mut to_gain, mut to_bias) =
+        (vec![9.0; input.len()], vec![1.0; width], vec![1.0; width]);
+    let to_norm = Some((&mut to_gain, &mut to_bias));
+    cpu.layer_norm_back(&input, norm(), &gradient, &mut to_input, to_norm).unwrap();
+    let mut without = vec![9.0; input.len()];
+    cpu.layer_norm_back(&input, norm(), &gradient, &mut without, None).unwrap();
+    assert_eq!(without, to_input);
+    // Gradients of weights are added to what was there.
+    to_gain.iter_mut().chain(&mut to_bias).for_each(|to| *to -= 1.0);
+    let loss =
+        |input: &Vec<f64>, gain: &Vec<f64>, bias: &Vec<f64>| dot(&normed(input, gain, bias), &gradient);
+    check("input", &input, &to_input, 3, |input| loss(input, &gain, &bias));
+    check("gain", &gain, &to_gain, 1, |gain| loss(&input, gain, &bias));
+    check("bias", &bias, &to_bias, 1, |bias| loss(&input, &gain, bias));
+}
+
+#[test]
+fn gelu_comes_back_to_its_input() {
+    let cpu = wide();
+    let input: Vec<f64> = noise(67, 1).iter().map(|value| 5.0 * value).collect();
+    let gradient = noise(67, 2);
+    let mut to_input = vec![9.0; input.len()];
+    cpu.gelu_back(&input, &gradient, &mut to_input).unwrap();
+    check("input", &input, &to_input, 1, |input| {
+        let mut output = vec![f64::NAN; input.len()];
+        cpu.gelu(input, &mut output).unwrap();
+        dot(&output, &gradient)
+    });
+}
+
+/// Sequences of one token, of more than one block and of a few.
+#[test]
+fn attention_to_all_is_what_the_formula_says_and_comes_back() {
+    let cpu = wide();
+    let shape = AttentionShape { heads: 2, kv_heads: 2, head: 4 };
+    let starts = [0, 1, 72, 80];
+    let rows = noise(80 * 24, 1).iter().map(|value| 2.0 * value).collect::<Vec<_>>();
+    let gradient = noise(80 * 8, 2);
+    let attend = |rows: &Vec<f64>| {
+        let mut output = vec![f64::NAN; 80 * 8];
+        cpu.attend(shape, Sight::All, &starts, rows, &mut output).unwrap();
+        output
+    };
+    let output = attend(&rows);
+    let part = |row: usize, which: usize, head: usize| &rows[row * 24 + which * 8 + head * 4..][..4];
+    for ends in starts.windows(2) {
+        for (row, head) in (ends[0]..ends[1]).flat_map(|row| [(row, 0), (row, 1)]) {
+            let score = |other: usize| (dot(part(row, 0, head), part(other, 1, head)) / 2.0).exp();
+            let total: f64 = (ends[0]..ends[1]).map(score).sum();
+            for index in 0..4 {
+                let value = |other: usize| score(other) / total * part(other, 2, head)[index];
+                let exact: f64 = (ends[0]..ends[1]).map(value).sum();
+                let found = output[row * 8 + head * 4 + index];
+                assert!((found - exact).abs() < 1e-12, "row {row}, head {head}: {found} is not {exact}");
+            }
+        }
+    }
+    let mut to_rows = vec![9.0; rows.len()];
+    cpu.attend_back(shape, Sight::All, &starts, &rows, &output, &(), &gradient, &mut to_rows).unwrap();
+    check("rows", &rows, &to_rows, 7, |rows| dot(&attend(rows), &gradient));
+}
+
 /// A sequence of more than one block beside short ones, three queries to a head of keys.
 #[test]
 fn attention_comes_back_to_queries_keys_and_values() {
@@ -59,12 +146,12 @@ fn attention_comes_back_to_queries_keys_and_values() {
     let gradient = noise(80 * 24, 2);
     let attend = |rows: &Vec<f64>| {
         let mut output = vec![0.0; 80 * 24];
-        cpu.attend(shape, 100.0, &starts, rows, &mut output).unwrap();
+        cpu.attend(shape, PAST, &starts, rows, &mut output).unwrap();
         output
     };
     let output = attend(&rows);
     let mut to_rows = vec![9.0; rows.len()];
-    cpu.attend_back(shape, 100.0, &starts, &rows, &output, &(), &gradient, &mut to_rows).unwrap();
+    cpu.attend_back(shape, PAST, &starts, &rows, &output, &(), &gradient, &mut to_rows).unwrap();
     check("rows", &rows, &to_rows, 7, |rows| dot(&attend(rows), &gradient));
 }
 
@@ -76,7 +163,7 @@ fn attention_is_what_the_formula_says() {
     let (starts, stride) = ([0, 70, 75], 48);
     let rows = noise(75 * stride, 5);
     let mut output = vec![0.0; 75 * 24];
-    cpu.attend(shape, base, &starts, &rows, &mut output).unwrap();
+    cpu.attend(shape, Sight::Past { rope_base: base }, &starts, &rows, &mut output).unwrap();
     let turned = |row: usize, first: usize, position: usize| -> Vec<f64> {
         (0..6)
             .map(|index| {
