@@ -1,14 +1,17 @@
 //! The judge: a cascade that costs microseconds on ordinary traffic and gets slower and wiser only where it is unsure.
-//! Levels 0 and 1 are `waltz-screen`, level 2 is a local model with trained heads, level 3 the feedback agent where
-//! policy wants it.
+//! Levels 0 and 1 are `waltz-screen`, level 2a is an encoder in the program, level 2b a local language model with
+//! trained heads, level 3 the feedback agent where policy wants it.
 //!
-//! Hard findings combine by maximum, so that a fooled model cannot pull a sure rule down; soft ones
-//! are weighed 0.7 model to 0.3 rules.
+//! Every score is a probability, and 0.5 decides. Hard findings combine by maximum, so that a fooled model cannot pull a
+//! sure rule down; soft ones are weighed 0.7 model to 0.3 rules.
 
+mod cascade;
 mod combine;
+mod encoder;
 mod linear;
 mod neural;
 mod request;
+mod said;
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
@@ -24,6 +27,7 @@ use crate::upstream::RetryBudget;
 use crate::{reward, templates};
 
 pub use combine::{Opinion, combine};
+pub use encoder::EncoderJudge;
 pub use neural::NeuralJudge;
 pub use request::{RequestReading, read_request};
 
@@ -56,7 +60,9 @@ pub struct Draft<'a> {
 pub struct Judge<'a> {
     /// Levels 0 and 1.
     pub screen: &'a Screen,
-    /// Level 2, where there is one.
+    /// Level 2a, unless it is switched off.
+    pub encoder: Option<&'a EncoderJudge>,
+    /// Level 2b, where there is one.
     pub neural: Option<&'a NeuralJudge>,
     /// Level 3, where one is configured.
     pub feedback: Option<&'a FeedbackAgent>,
@@ -84,9 +90,7 @@ impl Judge<'_> {
     /// Reads a request with levels 0 to 2.
     pub async fn read_request(&self, request: &ChatRequest) -> RequestReading {
         let mut reading = read_request(self.screen, request);
-        if let Some(neural) = self.neural {
-            Box::pin(neural.reread(request, &mut reading)).await;
-        }
+        Box::pin(self.reread(request, &mut reading)).await;
         reading
     }
 
@@ -105,10 +109,8 @@ impl Judge<'_> {
         let (mut verdict, evidence) = read(self.screen, draft);
         // What a rule flagged is asked about even where level 2 lifts it.
         let flagged = !verdict.is_satisfactory() || draft.reading.rules >= THRESHOLD;
-        if depth != Depth::None
-            && let Some(neural) = self.neural
-        {
-            verdict = Box::pin(neural.read(draft, evidence, verdict, is_part)).await;
+        if depth != Depth::None {
+            verdict = Box::pin(self.read_meaning(draft, evidence, verdict, is_part)).await;
         }
         let wanted = match depth {
             Depth::None | Depth::Rules => false,

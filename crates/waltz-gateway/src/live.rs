@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use waltz_coach::conversation::{ConversationAgent, SharedAgent};
 use waltz_coach::feedback::FeedbackAgent;
-use waltz_coach::judge::{Judge, NeuralJudge};
+use waltz_coach::judge::{EncoderJudge, Judge, NeuralJudge};
 use waltz_coach::local::LocalModel;
 use waltz_coach::upstream::{RetryBudget, Target, Upstream};
 use waltz_exchange::release::{Pause, ReleaseKind};
@@ -44,6 +44,8 @@ pub struct Live {
     pub router: Router,
     /// Level 2 of the judge, where its language model is there.
     pub neural: Option<Arc<NeuralJudge>>,
+    /// Level 2a of the judge, unless it is switched off.
+    pub encoder: Option<Arc<EncoderJudge>>,
     /// The feedback model, where one is configured.
     pub feedback: Option<FeedbackAgent>,
     /// Level 0 with the operator's rules.
@@ -242,8 +244,9 @@ impl Live {
 
     /// The judge.
     pub fn judge(&self) -> Judge<'_> {
-        let Self { screen, neural, feedback, budget, .. } = self;
-        Judge { screen, neural: neural.as_deref(), feedback: feedback.as_ref(), budget }
+        let Self { screen, encoder, neural, feedback, budget, .. } = self;
+        let (encoder, neural) = (encoder.as_deref(), neural.as_deref());
+        Judge { screen, encoder, neural, feedback: feedback.as_ref(), budget }
     }
 
     /// The first model in this process that says what texts mean.

@@ -6,6 +6,7 @@
 
 mod calibrate;
 mod chance;
+mod encoder;
 mod kept;
 mod learn;
 mod made;
@@ -22,6 +23,7 @@ use waltz_screen::linear::{Edges, LinearJudge, PROMPT, REFUSAL, RESPONSE, Text, 
 use crate::Error;
 use calibrate::Sample;
 
+pub use encoder::{EncoderSchedule, EncoderTrained, learn_encoder};
 pub use learn::Schedule;
 pub(crate) use measure::wilson;
 pub use measure::{Measures, Scored, measure};

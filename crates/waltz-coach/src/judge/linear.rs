@@ -2,27 +2,23 @@
 //!
 //! The linear judge reads a text as a whole and the rules read places in it, so that a harmful sentence
 //! among many harmless ones can be found by a rule alone. Level 1 therefore adds to what the rules found
-//! and never lifts it; where no rule found anything it decides only when it is sure.
+//! and never lifts it. What it suspects, level 2 reads; alone, it decides from 0.5 on.
 
 use std::collections::BTreeMap;
-
-use waltz_exchange::{Category, Issue, Level};
-const UNSURE_TO: f32 = 0.75;
 
 use super::combine::MODEL_WEIGHT;
 use super::{HARD, THRESHOLD};
 use crate::templates;
+use waltz_exchange::{Category, Issue, Level};
 
 /// A soft score of both levels.
 pub(super) fn weighed(linear: f32, rules: f32) -> f32 {
     MODEL_WEIGHT * linear + (1.0 - MODEL_WEIGHT) * rules
 }
 
-/// The harm that both levels together find. Alone, a sum of words decides only where it is sure, and even then it is
-/// no proof: it stays below what a rule alone can be sure of.
+/// The harm that both levels together find. A sum of words is no proof: it stays below what a rule alone can be sure of.
 pub(super) fn harm(linear: f32, rules: f32) -> f32 {
-    let most = if rules > 0.0 || linear >= UNSURE_TO { HARD - 0.01 } else { THRESHOLD - 0.01 };
-    weighed(linear, rules).min(most).max(rules)
+    weighed(linear, rules).max(linear).min(HARD - 0.01).max(rules)
 }
 
 /// How much both levels together see a refusal. Below the decision a sum of words says nothing, so that an
@@ -88,10 +84,10 @@ mod tests {
     }
 
     #[test]
-    fn alone_it_decides_only_when_it_is_sure() {
-        let (level, categories, issues) = added(0.74, &[]);
+    fn alone_it_decides_from_one_half_on() {
+        let (level, categories, issues) = added(0.49, &[]);
         assert!(level == Level::Screen && categories.is_empty() && issues.is_empty());
-        let (level, categories, issues) = added(UNSURE_TO, &[]);
+        let (level, categories, issues) = added(THRESHOLD, &[]);
         assert!(level == Level::Linear && categories[&Category::SELF_HARM] >= THRESHOLD, "{categories:?}");
         assert_eq!(issues[0].category, Category::SELF_HARM);
     }

@@ -1,39 +1,20 @@
-//! Level 2: the neural judge. It is asked only where levels 0 and 1 leave a question open, so that ordinary traffic
-//! does not wait for it. What it says outweighs a sum of words and a rule that is not sure. It lifts no sure rule, nor
-//! one of the operator's, and nothing in a text that it did not read as it is and as a whole.
+//! Level 2b: the local language model with trained heads. It is asked where level 2a is not sure.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sha2::{Digest, Sha256};
 use tokio::time::Instant;
-use waltz_exchange::openai::ChatRequest;
-use waltz_exchange::{Category, Issue, Level, Verdict, VerdictState};
-const UNSURE_TO: f32 = 0.75;
+use waltz_exchange::VerdictState;
 
-use super::linear::{likeliest, refusal, weighed};
-use super::request::{RequestReading, asked, risk};
-use super::{Draft, Evidence, HARD, THRESHOLD, highest_per_category, settle};
+use super::said::{Known, Said, fingerprint};
 use crate::local::{Classifier, LocalModel, Trouble};
-use crate::templates;
 
-/// From this score of level 1 on, a prompt without a finding is asked about. These three edges keep what reaches
-/// level 2 to a tenth of ordinary traffic and to two fifths of safety sets; docs/judge.md has the shares.
-const PROMPT_FROM: f32 = 0.6;
-/// The same for an answer.
-const ANSWER_FROM: f32 = 0.6;
-/// Where level 1 sees a refusal and no phrase says so, or the other way round.
-const REFUSAL_FROM: f32 = 0.65;
-/// A finding from here on is worth a question.
-const FOUND: f32 = 0.3;
 /// How long after a failed opening the next one may begin: it reads megabytes.
 const PAUSE: Duration = Duration::from_secs(10);
-/// What was said about so many texts is remembered: rounds and choices share their prompt.
-const MOST_KNOWN: usize = 1_024;
 
-/// Level 2, ready to be asked. The model is loaded when the first question comes.
+/// Level 2b, ready to be asked. The model is loaded when the first question comes.
 #[derive(Debug)]
 pub struct NeuralJudge {
     model: Arc<LocalModel>,
@@ -42,31 +23,23 @@ pub struct NeuralJudge {
     limit: Duration,
     opened: Arc<tokio::sync::Mutex<Option<Opening>>>,
     known: Mutex<Known>,
+    asked: AtomicU64,
 }
 
 /// An attempt to open the weights: when it ended, and how.
 type Opening = (Instant, Result<Arc<Classifier>, String>);
 
-/// What it says about a text: probabilities, rescaled so that 0.5 decides.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Said {
-    pub(super) prompt: f32,
-    pub(super) harm: f32,
-    pub(super) refusal: f32,
-    /// It read all of the text.
-    pub(super) is_whole: bool,
-}
-
-#[derive(Debug, Default)]
-struct Known {
-    said: HashMap<[u8; 32], Said>,
-    order: VecDeque<[u8; 32]>,
-}
-
 impl NeuralJudge {
     /// A judge over a local language model: with weights of a file, or with those that are part of the program.
     pub fn new(model: Arc<LocalModel>, weights: Option<PathBuf>, limit: Duration) -> Self {
-        Self { model, weights, limit, opened: Arc::default(), known: Mutex::default() }
+        Self {
+            model,
+            weights,
+            limit,
+            opened: Arc::default(),
+            known: Mutex::default(),
+            asked: AtomicU64::new(0),
+        }
     }
 
     /// The language model whose body it is.
@@ -102,12 +75,18 @@ impl NeuralJudge {
         opening.await.unwrap_or_else(|_| Err("opening it was given up".to_owned()))
     }
 
+    /// Questions that were not known before.
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
     /// Asks about a prompt alone, or about a prompt and its answer.
-    async fn ask(&self, prompt: &str, answer: Option<&str>) -> Result<Said, VerdictState> {
+    pub(super) async fn ask(&self, prompt: &str, answer: Option<&str>) -> Result<Said, VerdictState> {
         let key = fingerprint(prompt, answer);
-        if let Some(said) = self.known().said.get(&key) {
-            return Ok(*said);
+        if let Some(said) = self.known().get(&key) {
+            return Ok(said);
         }
+        self.asked.fetch_add(1, Ordering::Relaxed);
         let deadline = Instant::now() + self.limit;
         let asked = async {
             let classifier = self.classifier().await.map_err(Trouble::Broken)?;
@@ -121,9 +100,7 @@ impl NeuralJudge {
             }
             Ok(Ok(read)) => read,
         };
-        let &[prompt, harm, refusal, _] = logits.as_slice() else { return Err(VerdictState::Unavailable) };
-        let [prompt, harm, refusal] = [prompt, harm, refusal].map(|logit| 1.0 / (1.0 + (-logit).exp()));
-        let said = Said { prompt, harm, refusal, is_whole };
+        let Some(said) = Said::from_logits(&logits, is_whole) else { return Err(VerdictState::Unavailable) };
         self.known().insert(key, said);
         Ok(said)
     }
@@ -131,165 +108,6 @@ impl NeuralJudge {
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// Reads a request once more where it is open what it asks for.
-    pub(super) async fn reread(&self, request: &ChatRequest, reading: &mut RequestReading) {
-        if !is_open_request(reading) {
-            return;
-        }
-        match self.ask(&prompt_of(request), None).await {
-            Ok(said) => add_to_request(reading, said),
-            Err(state) => reading.state = state,
-        }
-    }
-
-    /// Reads an answer where it is open what it does. Of a part of one, what was read in the part itself must be open:
-    /// a stream has many, and its end is read as a whole.
-    pub(super) async fn read(
-        &self,
-        draft: Draft<'_>,
-        evidence: Evidence,
-        verdict: Verdict,
-        is_part: bool,
-    ) -> Verdict {
-        let is_open = match is_part {
-            true => is_open_part(&evidence),
-            false => is_open_answer(&evidence, draft.reading),
-        };
-        if !is_open {
-            return verdict;
-        }
-        match self.ask(&prompt_of(draft.request), Some(draft.text)).await {
-            Ok(said) => added(verdict, draft, evidence, said),
-            Err(state) => Verdict { state, ..verdict },
-        }
-    }
-}
-
-impl Known {
-    fn insert(&mut self, key: [u8; 32], said: Said) {
-        if self.said.insert(key, said).is_none() {
-            self.order.push_back(key);
-        }
-        if self.order.len() > MOST_KNOWN
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.said.remove(&oldest);
-        }
-    }
-}
-
-fn prompt_of(request: &ChatRequest) -> String {
-    asked(&request.texts(), request.turn_start())
-}
-
-fn fingerprint(prompt: &str, answer: Option<&str>) -> [u8; 32] {
-    let mut hasher = Sha256::new();
-    hasher.update((prompt.len() as u64).to_le_bytes());
-    hasher.update(prompt);
-    // An empty answer is not the same as none.
-    hasher.update([u8::from(answer.is_some())]);
-    hasher.update(answer.unwrap_or_default());
-    hasher.finalize().into()
-}
-
-/// Neither a sure rule nor both levels together have decided what a request asks for.
-fn is_open_request(reading: &RequestReading) -> bool {
-    let RequestReading { rules, linear, .. } = reading;
-    let is_sure = *rules >= HARD || reading.blocks || linear.harm >= UNSURE_TO;
-    let agree = *rules >= THRESHOLD && linear.harm >= THRESHOLD;
-    !is_sure && !agree && (linear.harm >= PROMPT_FROM || *rules >= FOUND)
-}
-
-/// No sure rule has decided what an answer does, and something about it or about its request is suspicious. A plain
-/// refusal needs no second reader.
-fn is_open_answer(evidence: &Evidence, reading: &RequestReading) -> bool {
-    let Evidence { rules, linear, refusal, .. } = evidence;
-    let refuses = [*refusal >= THRESHOLD, linear.refusal >= REFUSAL_FROM];
-    let is_plain_refusal = refuses == [true, true] && *rules < FOUND && linear.harm < ANSWER_FROM;
-    let is_suspicious = linear.harm >= ANSWER_FROM
-        || *rules >= FOUND
-        || refuses[0] != refuses[1]
-        || reading.level == Level::Neural
-        || reading.harm >= THRESHOLD;
-    *rules < HARD && is_suspicious && !is_plain_refusal
-}
-
-/// No sure rule has decided what a part of an answer does, and something in it is suspicious.
-fn is_open_part(Evidence { rules, linear, .. }: &Evidence) -> bool {
-    *rules < HARD && (linear.harm >= ANSWER_FROM || *rules >= FOUND)
-}
-
-/// What rules found is weighed where `may_lift`, and only ever raises the score where it is lower: rules that found
-/// little or nothing have no opinion. No model is as sure as a sure rule.
-fn harm(neural: f32, rules: f32, may_lift: bool) -> f32 {
-    let score = weighed(neural, rules).max(neural).min(HARD - 0.01);
-    if may_lift { score } else { score.max(rules) }
-}
-
-fn add_to_request(reading: &mut RequestReading, said: Said) {
-    let score = harm(said.prompt, reading.rules, said.is_whole && !reading.disguised);
-    let firm = std::mem::take(&mut reading.firm);
-    reading.issues.retain(|issue| score >= THRESHOLD && !firm.contains(issue));
-    reading.categories = place(score, &reading.linear.categories, "request", &mut reading.issues);
-    keep(&firm, &mut reading.categories, &mut reading.issues);
-    reading.firm = firm;
-    reading.harm = reading.categories.values().copied().fold(score, f32::max);
-    reading.level = Level::Neural;
-    reading.risk = risk(reading);
-}
-
-/// Adds what no reader of the text can lift.
-fn keep(firm: &[Issue], categories: &mut BTreeMap<Category, f32>, issues: &mut Vec<Issue>) {
-    for (category, score) in highest_per_category(firm) {
-        let entry = categories.entry(category).or_default();
-        *entry = entry.max(score);
-    }
-    issues.extend(firm.iter().cloned());
-    issues.sort_by(|left, right| right.severity.total_cmp(&left.severity));
-}
-
-/// The verdict with what the neural judge said in the place of level 1's sum.
-fn added(mut verdict: Verdict, draft: Draft<'_>, evidence: Evidence, said: Said) -> Verdict {
-    let agree = evidence.rules >= THRESHOLD && evidence.linear.harm >= THRESHOLD;
-    let score = harm(said.harm, evidence.rules, said.is_whole && !evidence.disguised && !agree);
-    verdict.level = Level::Neural;
-    verdict.refusal = refusal(said.refusal, evidence.refusal);
-    verdict.issues.retain(|issue| score >= THRESHOLD && !evidence.firm.contains(issue));
-    verdict.categories = place(score, &evidence.linear.categories, "answer", &mut verdict.issues);
-    keep(&evidence.firm, &mut verdict.categories, &mut verdict.issues);
-    settle(&mut verdict, draft);
-    verdict.response_harm = verdict.response_harm.max(score);
-    verdict
-}
-
-/// The categories of a score: those of the issues, none above it, the worst at it. A harm that nothing names goes to
-/// the likeliest category.
-fn place(score: f32, likely: &[f32; 8], what: &str, issues: &mut Vec<Issue>) -> BTreeMap<Category, f32> {
-    if score < THRESHOLD {
-        return highest_per_category(issues);
-    }
-    if !issues.iter().any(|issue| issue.severity >= THRESHOLD) {
-        let category = issues.first().map_or_else(|| likeliest(likely), |issue| issue.category.clone());
-        issues.insert(
-            0,
-            Issue {
-                category: category.clone(),
-                severity: score,
-                description: format!("the neural judge reads the {what} as harmful"),
-                evidence: None,
-                mitigation: templates::for_category(&category).mitigation.to_owned(),
-            },
-        );
-    }
-    let mut categories = highest_per_category(issues);
-    let worst =
-        categories.iter().max_by(|left, right| left.1.total_cmp(right.1)).map(|(name, _)| name.clone());
-    categories.values_mut().for_each(|harm| *harm = harm.min(score));
-    if let Some(worst) = worst {
-        categories.insert(worst, score);
-    }
-    categories
 }
 
 #[cfg(test)]

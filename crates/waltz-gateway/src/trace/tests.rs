@@ -33,6 +33,7 @@ pub(crate) fn live() -> Live {
         upstreams: vec![Arc::new(upstream.unwrap())],
         agents: Vec::new(),
         neural: None,
+        encoder: None,
         router: Router::default(),
         feedback: None,
         screen: Arc::new(Screen::builtin().unwrap()),

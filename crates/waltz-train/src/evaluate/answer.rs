@@ -227,7 +227,7 @@ impl Started<'_> {
         let reading = &read_request(self.setup.judge.screen, &self.request);
         let verdict = read_draft(self.setup.judge.screen, Draft { reading, ..self.draft() });
         let flagged = !verdict.is_satisfactory();
-        let judge = Judge { neural: None, feedback: None, ..self.setup.judge };
+        let judge = Judge { encoder: None, neural: None, feedback: None, ..self.setup.judge };
         let settings = self.setup.coach;
         let coach = Coach { judge, agent: None, settings, depth: Depth::Rules, similar: &[] };
         let mut tally = Tally::default();

@@ -4,7 +4,7 @@
 //! All matrices of the layers train. What changed is then written as a product of two thin matrices each (an adapter), which
 //! trains a little further by itself, is rounded to bytes and calibrated: that file is shipped.
 
-mod questions;
+pub(super) mod questions;
 
 use waltz_model::train::{
     Batch, Device, Example, Heads, Keep, Network, Objective, Optimiser, Trainer, Trains,
@@ -176,9 +176,9 @@ impl Lessons<'_> {
 }
 
 /// Raw scores of the rows that taught nothing.
-struct Answers {
-    validation: Vec<Scores>,
-    held: Vec<Scores>,
+pub(super) struct Answers {
+    pub(super) validation: Vec<Scores>,
+    pub(super) held: Vec<Scores>,
 }
 
 impl Answers {
@@ -195,17 +195,17 @@ impl Answers {
         Ok(Self { validation: ask(validation, parts.validation.len())?, held: ask(held, parts.held.len())? })
     }
 
-    fn fitted(&self, rows: &[Row]) -> Result<Vec<Fit>, Error> {
+    pub(super) fn fitted(&self, rows: &[Row]) -> Result<Vec<Fit>, Error> {
         fitted(rows, &self.validation)
     }
 
-    fn measured(&self, parts: &Split, fits: &[Fit]) -> Vec<Measured> {
+    pub(super) fn measured(&self, parts: &Split, fits: &[Fit]) -> Vec<Measured> {
         let mut measured = by_source(&parts.validation, &rescaled(&self.validation, fits));
         measured.extend(by_source(&parts.held, &rescaled(&self.held, fits)));
         measured
     }
 
-    fn scored(&self, parts: &Split, fits: &[Fit], linear: &LinearJudge) -> Vec<RowScores> {
+    pub(super) fn scored(&self, parts: &Split, fits: &[Fit], linear: &LinearJudge) -> Vec<RowScores> {
         let mut all = Vec::new();
         for (rows, raw, validation) in
             [(&parts.validation, &self.validation, true), (&parts.held, &self.held, false)]
@@ -237,21 +237,21 @@ pub(super) fn rescaled(raw: &[Scores], fits: &[Fit]) -> Vec<Scores> {
     raw.iter().map(rescale).collect()
 }
 
-fn optimiser(rate: f32, steps: usize) -> Optimiser {
+pub(super) fn optimiser(rate: f32, steps: usize) -> Optimiser {
     let steps = u32::try_from(steps).unwrap_or(u32::MAX).max(1);
     let warm_up = (steps as f32 * WARM_UP) as u32;
     Optimiser { rate, warm_up, steps, decay: 0.01, ..Optimiser::default() }
 }
 
 /// A fingerprint of what was learned from.
-fn fingerprint(taught: &[Question]) -> String {
+pub(super) fn fingerprint(taught: &[Question]) -> String {
     let texts: Vec<Example> = taught.iter().map(|question| Example::text(&question.tokens)).collect();
     let labels: Vec<Vec<f32>> = taught.iter().map(|question| question.labels.to_vec()).collect();
     labelled_fingerprint(&texts, &labels)
 }
 
 /// Cuts drawn questions into steps of at most so many tokens.
-fn cut(drawn: &[usize], all: &[Question], most: usize) -> Vec<Vec<usize>> {
+pub(super) fn cut(drawn: &[usize], all: &[Question], most: usize) -> Vec<Vec<usize>> {
     let mut steps: Vec<Vec<usize>> = Vec::new();
     let mut tokens = usize::MAX;
     for index in drawn {
@@ -267,7 +267,7 @@ fn cut(drawn: &[usize], all: &[Question], most: usize) -> Vec<Vec<usize>> {
 }
 
 /// Questions as batches, with the labels of each.
-fn batches(asked: &[&Question], most: usize) -> Result<(Vec<Batch>, Vec<Vec<f32>>), Error> {
+pub(super) fn batches(asked: &[&Question], most: usize) -> Result<(Vec<Batch>, Vec<Vec<f32>>), Error> {
     let examples: Vec<Example> = asked.iter().map(|question| Example::text(&question.tokens)).collect();
     let batches = pack(&examples, most)?;
     let mut rest = asked.iter();
@@ -296,7 +296,7 @@ fn logits<D: Device>(
 }
 
 /// Logits beside the truth, by row.
-fn placed(asked: &[Question], logits: &[Vec<f32>], rows: usize) -> Vec<Scores> {
+pub(super) fn placed(asked: &[Question], logits: &[Vec<f32>], rows: usize) -> Vec<Scores> {
     let mut found: Vec<Scores> = vec![[None; HEADS.len()]; rows];
     for (question, logits) in asked.iter().zip(logits) {
         for (head, (logit, label)) in logits.iter().zip(question.labels).enumerate() {

@@ -52,17 +52,19 @@ struct Judged {
 
 impl JudgeFile {
     pub(crate) fn run(self) -> Result<(), Exit> {
-        let (screen, neural) = configured_part(&self.options.sources(), |check, loaded| {
+        let (screen, encoder, neural) = configured_part(&self.options.sources(), |check, loaded| {
             let data_dir = check.data_dir(&loaded.raw.server.data_dir);
             let models = check.models(data_dir.as_deref());
             let neural = check.neural(&loaded.raw.judge, &models, &[]);
-            Some((check.screen(loaded.raw.policy.rules_file.as_deref())?, neural))
+            let encoder = check.encoder(&loaded.raw.judge);
+            Some((check.screen(loaded.raw.policy.rules_file.as_deref())?, encoder, neural))
         })?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("cannot start the runtime")?;
         let budget = RetryBudget::new(0, Duration::ZERO);
-        let judge = Judge { screen: &screen, neural: neural.as_ref(), feedback: None, budget: &budget };
-        if let Some(neural) = &neural {
+        let (encoder, neural) = (encoder.as_ref(), neural.as_ref());
+        let judge = Judge { screen: &screen, encoder, neural, feedback: None, budget: &budget };
+        if let Some(neural) = neural {
             // The first question is not to wait for the model, at its own limit.
             runtime.block_on(neural.warm()).map_err(anyhow::Error::msg)?;
         }

@@ -67,6 +67,7 @@ pub fn build(
     let local = upstreams.iter().filter_map(|upstream| upstream.local_model().cloned());
     let local: Vec<Arc<LocalModel>> = local.chain(running.iter().cloned()).collect();
     let neural = check.neural(&raw.judge, &models, &local);
+    let encoder = check.encoder(&raw.judge);
     let router = check.router(raw);
     let feedback_targets = check.targets("feedback.targets", &raw.feedback.targets, &upstreams, false);
     let screen = check.screen(raw.policy.rules_file.as_deref());
@@ -109,6 +110,7 @@ pub fn build(
             agents,
             router,
             neural: neural.map(Arc::new),
+            encoder: encoder.map(Arc::new),
             feedback,
             screen: Arc::new(screen),
             budget: Arc::new(budget),

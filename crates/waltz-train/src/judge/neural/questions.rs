@@ -8,22 +8,22 @@ use super::super::rows::Row;
 
 /// A text to read and what is known about it.
 #[derive(Clone, Debug)]
-pub(super) struct Question {
+pub(in super::super) struct Question {
     /// The place of its row.
-    pub(super) row: usize,
+    pub(in super::super) row: usize,
     /// What is read.
-    pub(super) tokens: Vec<u32>,
+    pub(in super::super) tokens: Vec<u32>,
     /// What is known.
-    pub(super) labels: Labels,
+    pub(in super::super) labels: Labels,
     /// How much it counts.
-    pub(super) weight: f32,
+    pub(in super::super) weight: f32,
 }
 
 /// 1 or 0 for each head, or a teacher's probability; not a number where nobody knows.
-pub(super) type Labels = [f32; HEADS.len()];
+pub(in super::super) type Labels = [f32; HEADS.len()];
 
 /// Makes tokens of a prompt, or of a prompt and its answer.
-pub(super) type Read<'a> = dyn Fn(&str, Option<&str>) -> Vec<u32> + 'a;
+pub(in super::super) type Read<'a> = dyn Fn(&str, Option<&str>) -> Vec<u32> + 'a;
 
 /// What a row that was made counts beside one that people wrote: a language model knows words already, and learns a frame
 /// from a few examples of it.
@@ -32,7 +32,7 @@ const MADE: f32 = 0.1;
 const MOST_DRAWN: f32 = 3.0;
 
 /// All questions of the rows, in their order.
-pub(super) fn questions(read: &Read<'_>, rows: &[Row]) -> Vec<Question> {
+pub(in super::super) fn questions(read: &Read<'_>, rows: &[Row]) -> Vec<Question> {
     let number = |label: Option<bool>| label.map_or(f32::NAN, |label| if label { 1.0 } else { 0.0 });
     let mut all = Vec::new();
     for (index, row) in rows.iter().enumerate() {
@@ -57,7 +57,7 @@ pub(super) fn questions(read: &Read<'_>, rows: &[Row]) -> Vec<Question> {
 }
 
 /// Draws the questions of one epoch in any order: each as often as its weight and its rarity say, in the mean.
-pub(super) fn draw(all: &[Question], chance: &mut Chance) -> Vec<usize> {
+pub(in super::super) fn draw(all: &[Question], chance: &mut Chance) -> Vec<usize> {
     let factors = factors(all);
     let mut drawn = Vec::new();
     for (index, question) in all.iter().enumerate() {

@@ -1,5 +1,6 @@
 //! `waltz train judge`.
 
+mod encoder;
 mod neural;
 
 use std::path::PathBuf;
@@ -18,6 +19,9 @@ enum Level {
     /// The linear judge.
     #[value(name = "1")]
     Linear,
+    /// The encoder.
+    #[value(name = "2a")]
+    Encoder,
     /// The language model.
     #[value(name = "2b")]
     Neural,
@@ -63,6 +67,8 @@ pub(crate) struct TrainJudge {
     benchmark: Option<PathBuf>,
     #[command(flatten)]
     neural: neural::NeuralOptions,
+    #[command(flatten)]
+    encoder: encoder::EncoderOptions,
 }
 
 fn half(name: &str) -> Result<Half, String> {
@@ -101,6 +107,7 @@ impl TrainJudge {
         std::fs::create_dir_all(&self.out).context("cannot create the folder for the weights")?;
         let measured = match self.level {
             Level::Linear => self.linear(&parts, &settings)?,
+            Level::Encoder => self.encoder.run(&self.out, &parts, sources.seed)?,
             Level::Neural => self.neural.run(&self.out, &parts, sources.seed)?,
         };
         print_table(&measured)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use waltz_coach::judge::NeuralJudge;
+use waltz_coach::judge::{EncoderJudge, NeuralJudge};
 use waltz_coach::local::LocalModel;
 use waltz_model::Models;
 
@@ -13,6 +13,12 @@ use crate::config::raw::{Judge, Neural};
 pub(crate) const NEURAL_MODEL: &str = "smollm2";
 
 impl Check<'_> {
+    /// Level 2a, unless it is switched off.
+    pub(crate) fn encoder(&mut self, raw: &Judge) -> Option<EncoderJudge> {
+        let limit = self.duration("judge.timeout_ms", raw.timeout_ms);
+        raw.encoder.then(|| EncoderJudge::new(limit))
+    }
+
     /// The neural judge, where it is wanted and its model is there.
     pub(crate) fn neural(
         &mut self,

@@ -3,13 +3,16 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Level 2 of the judge: a small language model that reads what levels 0 and 1 leave open.
+/// Level 2 of the judge reads what levels 0 and 1 leave open: 2a, an encoder in the program, and 2b, a small language
+/// model.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Judge {
-    /// Whether it is asked.
+    /// Whether level 2a is asked.
+    pub(crate) encoder: bool,
+    /// Whether level 2b is asked where 2a is not sure.
     pub(crate) neural: Neural,
-    /// Weights that `waltz train judge --level 2` wrote; without it, those in the program.
+    /// Weights of level 2b that `waltz train judge --level 2b` wrote; without it, those in the program.
     pub(crate) weights: Option<String>,
     /// Weights that are to take the place of those: they are released step by step, beside those that serve.
     pub(crate) candidate_weights: Option<String>,
@@ -19,11 +22,17 @@ pub(crate) struct Judge {
 
 impl Default for Judge {
     fn default() -> Self {
-        Self { neural: Neural::Auto, weights: None, candidate_weights: None, timeout_ms: 2_000 }
+        Self {
+            encoder: true,
+            neural: Neural::Auto,
+            weights: None,
+            candidate_weights: None,
+            timeout_ms: 2_000,
+        }
     }
 }
 
-/// Whether level 2 of the judge is asked.
+/// Whether level 2b of the judge is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Neural {

@@ -42,9 +42,9 @@ pub(super) struct NeuralOptions {
     /// Level 2b: also write what it says about every row that taught it, the labels that teach level 2a.
     #[arg(long, value_name = "FILE")]
     teach: Option<PathBuf>,
-    /// Level 2: also write what both levels say about every row that taught nothing.
+    /// Levels 2a and 2b: also write what this level and level 1 say about every row that taught nothing.
     #[arg(long, value_name = "FILE")]
-    scores: Option<PathBuf>,
+    pub(super) scores: Option<PathBuf>,
 }
 
 impl NeuralOptions {
@@ -91,18 +91,9 @@ impl NeuralOptions {
         Ok(opened.map_err(anyhow::Error::from)?)
     }
 
-    #[cfg(feature = "cuda")]
     fn trained(&self, gguf: &Gguf, parts: &Split, seed: u64) -> Result<NeuralTrained, Exit> {
-        let device = waltz_model::train::cuda::Cuda::new(0).map_err(anyhow::Error::from)?;
-        self.on(device, NeuralSchedule::default().batch, gguf, parts, seed)
-    }
-
-    #[cfg(not(feature = "cuda"))]
-    fn trained(&self, gguf: &Gguf, parts: &Split, seed: u64) -> Result<NeuralTrained, Exit> {
-        let threads = waltz_model::Threads::for_this_machine();
-        let device = waltz_model::train::Cpu::<f32>::new(threads);
-        // What is kept of a batch for its way back is to fit into an ordinary machine's memory.
-        self.on(device, 2_048, gguf, parts, seed)
+        let (device, batch) = device()?;
+        self.on(device, batch, gguf, parts, seed)
     }
 
     fn on<D: Device>(
@@ -128,7 +119,22 @@ impl NeuralOptions {
     }
 }
 
-fn write_scores(path: &Path, scored: &[RowScores]) -> std::io::Result<()> {
+/// The GPU, and how many tokens it takes at once.
+#[cfg(feature = "cuda")]
+pub(super) fn device() -> Result<(impl Device, usize), Exit> {
+    let device = waltz_model::train::cuda::Cuda::new(0).map_err(anyhow::Error::from)?;
+    Ok((device, NeuralSchedule::default().batch))
+}
+
+/// The CPU, and how many tokens it takes at once: what is kept of a batch for its way back must fit into an ordinary
+/// machine's memory.
+#[cfg(not(feature = "cuda"))]
+pub(super) fn device() -> Result<(impl Device, usize), Exit> {
+    let threads = waltz_model::Threads::for_this_machine();
+    Ok((waltz_model::train::Cpu::<f32>::new(threads), 2_048))
+}
+
+pub(super) fn write_scores(path: &Path, scored: &[RowScores]) -> std::io::Result<()> {
     let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
     for scores in scored {
         serde_json::to_writer(&mut file, scores)?;
