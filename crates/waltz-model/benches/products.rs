@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use waltz_model::Threads;
 use waltz_model::train::{
-    AdamW, AttentionShape, Cpu, Device, Form, Grid, LogProbabilities, LossBack, Moments,
+    AdamW, AttentionShape, Cpu, Device, Form, Grid, LogProbabilities, LossBack, Moments, Sight,
 };
 
 const TOKENS: usize = 2048;
@@ -88,8 +88,9 @@ fn others(cpu: &Cpu) -> Result<(), Box<dyn Error>> {
     let starts: Vec<usize> = (0..=8).map(|sequence| sequence * 256).collect();
     let (rows, gradient, gain) = (noise(TOKENS * 960), noise(TOKENS * WIDTH), noise(WIDTH));
     let (mut output, mut to_rows) = (cpu.numbers(TOKENS * WIDTH)?, cpu.numbers(TOKENS * 960)?);
-    print("attention", measure(|| Ok(cpu.attend(shape, 1e5, &starts, &rows, &mut output)?))?);
-    let back = || Ok(cpu.attend_back(shape, 1e5, &starts, &rows, &output, &(), &gradient, &mut to_rows)?);
+    let sight = Sight::Past { rope_base: 1e5 };
+    print("attention", measure(|| Ok(cpu.attend(shape, sight, &starts, &rows, &mut output)?))?);
+    let back = || Ok(cpu.attend_back(shape, sight, &starts, &rows, &output, &(), &gradient, &mut to_rows)?);
     print("attention, back", measure(back)?);
     let (mut normed, mut to_gain) = (cpu.numbers(TOKENS * WIDTH)?, cpu.floats(WIDTH)?);
     print("norm", measure(|| Ok(cpu.norm(&output, (&gain, WIDTH), 1e-5, &mut normed)?))?);

@@ -26,7 +26,7 @@ pub use matrix::MatrixKind;
 pub(crate) use matrix::{Bytes, Matrix, Write};
 pub use number::Number;
 pub(crate) use panel::{PANEL_COLUMNS, PANEL_ROWS, Panel, Strided};
-pub(crate) use rows::{rms_norm, rotate, rotations, softmax, swiglu};
+pub(crate) use rows::{exponentials, rms_norm, rotate, rotations, softmax, swiglu};
 pub use threads::Threads;
 pub(crate) use threads::Tile;
 pub(crate) use transpose::Rows;

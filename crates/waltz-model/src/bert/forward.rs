@@ -3,13 +3,15 @@
 use super::{Layer, Norm, Weights, first_text};
 use crate::Shape;
 use crate::kernels::{
-    BLOCK, Bytes, Inputs, Instructions, LANES, MOST_ROWS, Matrix, Norm as Row, Steps, Threads, Tile, Write,
-    add_products, gelu, layer_norm, softmax,
+    BLOCK, Bytes, Instructions, LANES, Matrix, Norm as Row, Number, PANEL_COLUMNS, PANEL_ROWS, Panel,
+    Strided, Threads, Tile, Write, exponentials, gelu, layer_norm,
 };
 use crate::quant::quantise;
 
 /// Rows whose norm or GELU is one piece of work.
 const ROWS_TOGETHER: usize = 8;
+/// Rows that go through the feed-forward part together: what lies between its two products stays in the cache.
+const ROWS_RAISED: usize = 64;
 
 /// The weights as they serve.
 pub(crate) type Serving = Weights<Matrix, Table, Vec<f32>>;
@@ -89,16 +91,19 @@ pub(crate) fn forward(
     let mut blocks = Vec::new();
     let mut attention = vec![0.0; tokens.len() * 3 * width];
     let mut mixed = vec![0.0; tokens.len() * width];
-    let mut raised = vec![0.0; tokens.len() * hidden];
+    let mut room = vec![0.0; tokens.len().min(ROWS_RAISED) * hidden];
     for Layer { query_key_value, mixed: mix, attention_norm, up, down, feed_norm } in &weights.layers {
         query_key_value.weights.multiply(threads, &state, &mut blocks, &mut attention, Write::Replace);
         attend(threads, shape, &attention, &query_key_value.bias, &mut mixed);
         mix.weights.multiply(threads, &mixed, &mut blocks, &mut state, Write::Add);
         normalise(&mut state, &mix.bias, attention_norm);
-        up.weights.multiply(threads, &state, &mut blocks, &mut raised, Write::Replace);
-        for_rows(threads, &mut raised, hidden, |row| gelu(instructions, row, &up.bias));
-        down.weights.multiply(threads, &raised, &mut blocks, &mut state, Write::Add);
-        normalise(&mut state, &down.bias, feed_norm);
+        for state in state.chunks_mut(ROWS_RAISED * width) {
+            let raised = &mut room[..state.len() / width * hidden];
+            up.weights.multiply(threads, state, &mut blocks, raised, Write::Replace);
+            for_rows(threads, raised, hidden, |row| gelu(instructions, row, &up.bias));
+            down.weights.multiply(threads, raised, &mut blocks, state, Write::Add);
+            normalise(state, &down.bias, feed_norm);
+        }
     }
     state
 }
@@ -120,7 +125,7 @@ fn attend(threads: &Threads, shape: &Shape, attention: &[f32], bias: &[f32], out
     });
 }
 
-/// One head: keys lie in panels of 16 tokens, and so do the scores.
+/// One head: keys lie in panels of up to 48 tokens, and so do the scores.
 fn attend_head(shape: &Shape, attention: &[f32], bias: &[f32], tokens: usize, tile: &mut Tile<'_, f32>) {
     let Shape { width: all, head, .. } = *shape;
     let instructions = Instructions::best();
@@ -130,40 +135,50 @@ fn attend_head(shape: &Shape, attention: &[f32], bias: &[f32], tokens: usize, ti
         values.iter().zip(&bias[which * all + first..]).map(|(value, bias)| value + bias)
     };
     let width = tokens.next_multiple_of(LANES);
+    // Where each panel begins, and how many tokens it has room for.
+    let panels = || (0..width).step_by(PANEL_COLUMNS).map(|start| (start, PANEL_COLUMNS.min(width - start)));
     let mut keys = vec![0.0; width * head];
     let mut values = Vec::with_capacity(tokens * head);
     let mut queries = Vec::with_capacity(tokens * head);
     let scale = 1.0 / (head as f32).sqrt();
+    for (start, columns) in panels() {
+        let panel = &mut keys[start * head..][..columns * head];
+        for token in start..tokens.min(start + columns) {
+            for (at, key) in part(token, 1).enumerate() {
+                panel[at * columns + token - start] = key;
+            }
+        }
+    }
     for token in 0..tokens {
         queries.extend(part(token, 0).map(|value| value * scale));
-        let panel = &mut keys[token / LANES * LANES * head..];
-        for (at, key) in part(token, 1).enumerate() {
-            panel[at * LANES + token % LANES] = key;
-        }
         values.extend(part(token, 2));
     }
-    let mut scores = vec![0.0; tokens.min(MOST_ROWS) * width];
-    for start in (0..tokens).step_by(MOST_ROWS) {
-        let rows = MOST_ROWS.min(tokens - start);
-        for (panel, keys) in keys.chunks_exact(LANES * head).enumerate() {
-            let mut sums = [[0.0; LANES]; MOST_ROWS];
-            let keys = Steps { weights: keys, stride: LANES, steps: head };
-            let asked = Inputs { values: &queries[start * head..], stride: head };
-            add_products(instructions, keys, asked, &mut sums[..rows]);
-            for (row, sums) in sums[..rows].iter().enumerate() {
-                scores[row * width + panel * LANES..][..LANES].copy_from_slice(sums);
+    let mut scores = vec![[[0.0; PANEL_COLUMNS]; PANEL_ROWS]; panels().count()];
+    for start in (0..tokens).step_by(PANEL_ROWS) {
+        let rows = PANEL_ROWS.min(tokens - start);
+        let asked = Strided { values: &queries[start * head..], by_row: head, by_step: 1 };
+        for ((at, columns), scores) in panels().zip(&mut scores) {
+            *scores = [[0.0; PANEL_COLUMNS]; PANEL_ROWS];
+            let panel = Panel { values: &keys[at * head..][..columns * head], width: columns };
+            f32::add_panel(instructions, asked, panel, &mut scores[..rows]);
+            // Nothing is found where no token is.
+            for scores in scores.iter_mut().filter(|_| at + PANEL_COLUMNS > tokens) {
+                scores[tokens - at..].fill(f32::NEG_INFINITY);
             }
         }
-        for scores in scores.chunks_exact_mut(width).take(rows) {
-            softmax(instructions, &mut scores[..tokens]);
+        let mut totals = [0.0; PANEL_ROWS];
+        for (row, total) in totals[..rows].iter_mut().enumerate() {
+            *total = exponentials(instructions, &mut scores, row);
         }
-        for at in (0..head).step_by(LANES) {
-            let mut sums = [[0.0; LANES]; MOST_ROWS];
-            let values = Steps { weights: &values[at..], stride: head, steps: tokens };
-            add_products(instructions, values, Inputs { values: &scores, stride: width }, &mut sums[..rows]);
-            for (row, sums) in sums[..rows].iter().enumerate() {
-                tile.row(start + row)[at..][..LANES].copy_from_slice(sums);
-            }
+        let mut sums = [[0.0; PANEL_COLUMNS]; PANEL_ROWS];
+        for ((at, columns), scores) in panels().zip(&scores) {
+            let found = Panel { values: &values[at * head..(at + columns).min(tokens) * head], width: head };
+            let left = Strided { values: scores.as_flattened(), by_row: PANEL_COLUMNS, by_step: 1 };
+            f32::add_panel(instructions, left, found, &mut sums[..rows]);
+        }
+        for (row, (sums, total)) in sums.iter().zip(&totals[..rows]).enumerate() {
+            let factor = 1.0 / total;
+            tile.row(start + row).iter_mut().zip(sums).for_each(|(output, sum)| *output = sum * factor);
         }
     }
 }

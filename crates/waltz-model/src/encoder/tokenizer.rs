@@ -74,9 +74,8 @@ impl EncoderTokenizer {
             all(text)
         } else {
             // A hostile megabyte takes no longer than its ends.
-            let first = &text[..text.floor_char_boundary(head * BYTES)];
-            let last = &text[text.floor_char_boundary(text.len() - tail * BYTES)..];
-            [all(first), all(last)].concat()
+            let cut = |at: usize| boundary(text, at);
+            [all(&text[..cut(head * BYTES)]), all(&text[cut(text.len() - tail * BYTES)..])].concat()
         };
         let is_whole = fits && tokens.len() <= most;
         if tokens.len() > most {
@@ -84,6 +83,11 @@ impl EncoderTokenizer {
         }
         Excerpt { tokens, is_whole }
     }
+}
+
+/// The last boundary between letters up to a place, which is inside of the text.
+fn boundary(text: &str, at: usize) -> usize {
+    (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 #[cfg(test)]

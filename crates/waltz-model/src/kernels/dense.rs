@@ -160,10 +160,10 @@ pub(crate) fn gelu_back<T: Number>(instructions: Instructions, row: &[T], gradie
 #[inline(always)]
 pub(super) fn error_function(x: f32) -> f32 {
     let size = x.abs();
-    let t = 1.0 / (1.0 + 0.327_591_1 * size);
-    let mut sum = 1.061_405_4;
+    let t = 1.0 / size.mul_add(0.327_591_1, 1.0);
+    let mut sum = 1.061_405_4_f32;
     for factor in [-1.453_152, 1.421_413_7, -0.284_496_74, 0.254_829_6] {
-        sum = sum * t + factor;
+        sum = sum.mul_add(t, factor);
     }
     (1.0 - sum * t * exponential(-size * size)).copysign(x)
 }

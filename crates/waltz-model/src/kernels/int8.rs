@@ -9,6 +9,7 @@
 
 use super::LANES;
 use super::instructions::{Instructions, Level};
+use super::rows::highest_of;
 
 /// Numbers that share a scale.
 pub(crate) const BLOCK: usize = 32;
@@ -47,74 +48,115 @@ fn quantise_blocks(input: &[f32], blocks: &mut [Block]) {
                 highest[lane] = if size > highest[lane] { size } else { highest[lane] };
             }
         }
-        let highest =
-            highest.iter().fold(0.0_f32, |largest, size| if *size > largest { *size } else { largest });
+        let highest = highest_of(highest);
         let scale = highest / 127.0;
         // Below this the reciprocal overflows; such inputs are nothing.
         let inverse = if scale > 1e-37 { 1.0 / scale } else { 0.0 };
-        let mut sum = 0;
+        let mut sum = 0_i32;
         for (quant, value) in block.quants.iter_mut().zip(values) {
             // Adding this rounds to a whole number, ties to even, which then stands in the low bits.
             let bits = (value * inverse + 12_582_912.0).to_bits();
             *quant = bits as i8;
-            sum += i32::from(*quant);
+            // Checked for overflow, which cannot be, the loop would not become vector code.
+            sum = i32::wrapping_add(sum, i32::from(*quant));
         }
         block.scale = scale;
         block.offset = -128 * sum;
     }
 }
 
-/// Multiplies one panel with `input`, which is (rows, `blocks`), and hands each row's 16 sums to `each`.
-/// `scales` and `quants` are one panel of `blocks` blocks.
-pub(crate) fn panel(
+/// Multiplies one panel or two neighbours with `input`, which is (rows, blocks), and hands the number of each row, that
+/// of the panel and their 16 sums to `each`. `scales` and `quants` hold all blocks of the first panel, then those of
+/// the second. Two at once read the input once.
+pub(crate) fn panels(
     instructions: Instructions,
+    count: usize,
     scales: &[u8],
     quants: &[u8],
     input: &[Block],
+    mut each: impl FnMut(usize, usize, &[f32; LANES]),
+) {
+    assert!(matches!(count, 1 | 2), "one panel or two");
+    let blocks = scales.len() / PANEL_SCALES / count;
+    assert!(
+        blocks > 0
+            && scales.len() == count * blocks * PANEL_SCALES
+            && quants.len() == count * blocks * PANEL_BLOCK,
+        "a panel's parts fit together"
+    );
+    #[cfg(target_arch = "x86_64")]
+    if instructions.level() == Level::Avx512 {
+        return wide(count, scales, quants, (input, blocks), each);
+    }
+    let parts = scales.chunks_exact(blocks * PANEL_SCALES).zip(quants.chunks_exact(blocks * PANEL_BLOCK));
+    for (panel, (scales, quants)) in parts.enumerate() {
+        narrow(instructions, scales, quants, (input, blocks), |row, sums| each(row, panel, sums));
+    }
+}
+
+/// One panel, without AVX-512.
+fn narrow(
+    instructions: Instructions,
+    scales: &[u8],
+    quants: &[u8],
+    (input, blocks): (&[Block], usize),
     mut each: impl FnMut(usize, &[f32; LANES]),
 ) {
-    let blocks = scales.len() / PANEL_SCALES;
-    assert!(blocks > 0 && quants.len() == blocks * PANEL_BLOCK, "a panel's parts fit together");
-    let height = match instructions.level() {
-        Level::Scalar => 1,
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => 2,
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => 8,
-    };
-    let mut sums = [[0.0; LANES]; 8];
-    let mut first = 0;
-    for rows in input.chunks(blocks * height) {
-        let count = rows.len() / blocks;
-        let sums = &mut sums[..count];
-        match (instructions.level(), count) {
-            (Level::Scalar, _) => plain(scales, quants, rows, &mut sums[0]),
+    let height = if instructions.level() == Level::Scalar { 1 } else { 2 };
+    let mut sums = [[0.0; LANES]; 2];
+    for (turn, rows) in input.chunks(blocks * height).enumerate() {
+        let sums = &mut sums[..rows.len() / blocks];
+        match (instructions.level(), sums.len()) {
             // SAFETY: the level proves that the CPU has the instructions; `scales` and `quants` hold
-            // `blocks` blocks (asserted), `rows` holds `count` rows of `blocks` (by its making).
+            // `blocks` blocks (asserted), `rows` holds as many rows of `blocks` as `sums` has.
             #[cfg(target_arch = "x86_64")]
             (Level::Avx2, 2) => unsafe { avx2::panel::<2>(scales, quants, rows, blocks, sums) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             (Level::Avx2, _) => unsafe { avx2::panel::<1>(scales, quants, rows, blocks, sums) },
-            // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
-            (Level::Avx512, count) => unsafe {
-                match count {
-                    8 => avx512::panel::<8>(scales, quants, rows, blocks, sums),
-                    7 => avx512::panel::<7>(scales, quants, rows, blocks, sums),
-                    6 => avx512::panel::<6>(scales, quants, rows, blocks, sums),
-                    5 => avx512::panel::<5>(scales, quants, rows, blocks, sums),
-                    4 => avx512::panel::<4>(scales, quants, rows, blocks, sums),
-                    3 => avx512::panel::<3>(scales, quants, rows, blocks, sums),
-                    2 => avx512::panel::<2>(scales, quants, rows, blocks, sums),
-                    _ => avx512::panel::<1>(scales, quants, rows, blocks, sums),
-                }
-            },
+            _ => plain(scales, quants, rows, &mut sums[0]),
         }
         for (row, sums) in sums.iter().enumerate() {
-            each(first + row, sums);
+            each(turn * height + row, sums);
         }
-        first += count;
+    }
+}
+
+/// With AVX-512: the caller has looked at the level and at the lengths.
+#[cfg(target_arch = "x86_64")]
+fn wide(
+    count: usize,
+    scales: &[u8],
+    quants: &[u8],
+    (input, blocks): (&[Block], usize),
+    mut each: impl FnMut(usize, usize, &[f32; LANES]),
+) {
+    // Dots and totals of eight, so that the compiler needs no memory for them.
+    let height = 8 / count;
+    let mut sums = [[0.0; LANES]; 8];
+    for (turn, rows) in input.chunks(blocks * height).enumerate() {
+        let sums = &mut sums[..rows.len() / blocks * count];
+        // SAFETY: `panels` calls this only where the CPU has the instructions, and has asserted that `scales` and
+        // `quants` hold `count` times `blocks` blocks; `rows` holds as many rows of `blocks` as are named.
+        unsafe {
+            match (count, rows.len() / blocks) {
+                (2, 4) => avx512::panels::<4, 2>(scales, quants, rows, blocks, sums),
+                (2, 3) => avx512::panels::<3, 2>(scales, quants, rows, blocks, sums),
+                (2, 2) => avx512::panels::<2, 2>(scales, quants, rows, blocks, sums),
+                (2, _) => avx512::panels::<1, 2>(scales, quants, rows, blocks, sums),
+                (_, 8) => avx512::panels::<8, 1>(scales, quants, rows, blocks, sums),
+                (_, 7) => avx512::panels::<7, 1>(scales, quants, rows, blocks, sums),
+                (_, 6) => avx512::panels::<6, 1>(scales, quants, rows, blocks, sums),
+                (_, 5) => avx512::panels::<5, 1>(scales, quants, rows, blocks, sums),
+                (_, 4) => avx512::panels::<4, 1>(scales, quants, rows, blocks, sums),
+                (_, 3) => avx512::panels::<3, 1>(scales, quants, rows, blocks, sums),
+                (_, 2) => avx512::panels::<2, 1>(scales, quants, rows, blocks, sums),
+                _ => avx512::panels::<1, 1>(scales, quants, rows, blocks, sums),
+            }
+        }
+        for (at, sums) in sums.iter().enumerate() {
+            each(turn * height + at / count, at % count, sums);
+        }
     }
 }
 
@@ -142,53 +184,64 @@ mod avx512 {
     use std::arch::x86_64::{
         __m256i, __m512i, _MM_HINT_T1, _mm_prefetch, _mm256_loadu_si256, _mm512_cvtepi32_ps, _mm512_cvtph_ps,
         _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_si512, _mm512_mul_ps, _mm512_set1_epi32,
-        _mm512_set1_ps, _mm512_setzero_ps, _mm512_storeu_ps,
+        _mm512_set1_ps, _mm512_setzero_ps, _mm512_setzero_si512, _mm512_storeu_ps,
     };
 
     use super::{Block, LANES, PANEL_BLOCK, PANEL_SCALES};
 
     /// # Safety
-    /// `scales` and `quants` hold `blocks` blocks, `rows` holds `ROWS` rows of `blocks`, `sums` `ROWS` rows.
+    /// `scales` and `quants` hold `blocks` blocks of each of `PANELS` panels, `rows` holds `ROWS` rows of `blocks`,
+    /// `sums` is (`ROWS`, `PANELS`).
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-    pub(super) unsafe fn panel<const ROWS: usize>(
+    pub(super) unsafe fn panels<const ROWS: usize, const PANELS: usize>(
         scales: &[u8],
         quants: &[u8],
         rows: &[Block],
         blocks: usize,
         sums: &mut [[f32; LANES]],
     ) {
-        let mut totals = [_mm512_setzero_ps(); ROWS];
+        let mut totals = [[_mm512_setzero_ps(); PANELS]; ROWS];
         for index in 0..blocks {
             // SAFETY: `index` is below `blocks`, and all slices are as long as the caller promises.
             unsafe {
                 let inputs: [&Block; ROWS] =
                     std::array::from_fn(|row| rows.get_unchecked(row * blocks + index));
-                let mut dots: [__m512i; ROWS] =
-                    std::array::from_fn(|row| _mm512_set1_epi32(inputs[row].offset));
+                let mut dots: [[__m512i; PANELS]; ROWS] =
+                    std::array::from_fn(|row| [_mm512_set1_epi32(inputs[row].offset); PANELS]);
                 let weights = quants.as_ptr().add(index * PANEL_BLOCK);
                 for group in 0..8 {
-                    if ROWS > 4 {
-                        // Many rows give the memory time to bring the next panel; it may lie beyond the end.
-                        let next = weights.wrapping_add(blocks * PANEL_BLOCK + group * 64);
-                        _mm_prefetch::<_MM_HINT_T1>(next.cast());
+                    let mut columns = [_mm512_setzero_si512(); PANELS];
+                    for (panel, column) in columns.iter_mut().enumerate() {
+                        let at = weights.add(panel * blocks * PANEL_BLOCK + group * 64);
+                        if ROWS > 4 {
+                            // Many rows give the memory time to bring the next panels, which may lie beyond the end.
+                            let next = at.wrapping_add(PANELS * blocks * PANEL_BLOCK);
+                            _mm_prefetch::<_MM_HINT_T1>(next.cast());
+                        }
+                        *column = _mm512_loadu_si512(at.cast());
                     }
-                    let weights = _mm512_loadu_si512(weights.add(group * 64).cast());
                     for row in 0..ROWS {
                         let four = inputs[row].quants.as_ptr().add(group * 4).cast::<i32>().read_unaligned();
-                        dots[row] = _mm512_dpbusd_epi32(dots[row], weights, _mm512_set1_epi32(four));
+                        let four = _mm512_set1_epi32(four);
+                        for (dot, column) in dots[row].iter_mut().zip(columns) {
+                            *dot = _mm512_dpbusd_epi32(*dot, column, four);
+                        }
                     }
                 }
-                let scales: __m256i = _mm256_loadu_si256(scales.as_ptr().add(index * PANEL_SCALES).cast());
-                let scales = _mm512_cvtph_ps(scales);
-                for row in 0..ROWS {
-                    let scale = _mm512_mul_ps(scales, _mm512_set1_ps(inputs[row].scale));
-                    totals[row] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots[row]), scale, totals[row]);
+                for panel in 0..PANELS {
+                    let at = scales.as_ptr().add((panel * blocks + index) * PANEL_SCALES);
+                    let scales = _mm512_cvtph_ps(_mm256_loadu_si256(at.cast::<__m256i>()));
+                    for row in 0..ROWS {
+                        let scale = _mm512_mul_ps(scales, _mm512_set1_ps(inputs[row].scale));
+                        let dot = _mm512_cvtepi32_ps(dots[row][panel]);
+                        totals[row][panel] = _mm512_fmadd_ps(dot, scale, totals[row][panel]);
+                    }
                 }
             }
         }
-        for (sums, total) in sums.iter_mut().zip(totals) {
+        for (sums, total) in sums.iter_mut().zip(totals.as_flattened()) {
             // SAFETY: 16 floats are one register.
-            unsafe { _mm512_storeu_ps(sums.as_mut_ptr(), total) };
+            unsafe { _mm512_storeu_ps(sums.as_mut_ptr(), *total) };
         }
     }
 }

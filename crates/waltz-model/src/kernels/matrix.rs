@@ -172,8 +172,8 @@ impl Matrix {
     ) {
         let instructions = Instructions::best();
         let panels = self.rows.div_ceil(LANES);
-        // More tiles than threads, so that a slow thread is left fewer of them.
-        let tile = panels.div_ceil(threads.count() * 8) * LANES;
+        // More tiles than threads, so that a slow thread is left fewer of them; bytes take panels two by two.
+        let tile = panels.div_ceil(threads.count() * 8).next_multiple_of(2) * LANES;
         let height = output.len() / self.rows.max(1);
         match &self.weights {
             Weights::F32(packed) => {
@@ -202,12 +202,14 @@ impl Matrix {
                 let (scales, quants, blocks) = (scales.slice(), quants.slice(), &*blocks);
                 threads.tiles(output, self.rows, height, tile, |mut tile| {
                     let left = tile.columns().start;
-                    for first in tile.columns().step_by(LANES) {
+                    let most = if width <= NARROW { 2 } else { 1 };
+                    for first in tile.columns().step_by(most * LANES) {
+                        let count = (tile.columns().end - first).div_ceil(LANES).min(most);
                         let panel = first / LANES * width;
-                        let scales = &scales[panel * PANEL_SCALES..][..width * PANEL_SCALES];
-                        let quants = &quants[panel * PANEL_BLOCK..][..width * PANEL_BLOCK];
-                        int8::panel(instructions, scales, quants, blocks, |row, sums| {
-                            put(tile.row(row), first - left, sums, write);
+                        let scales = &scales[panel * PANEL_SCALES..][..count * width * PANEL_SCALES];
+                        let quants = &quants[panel * PANEL_BLOCK..][..count * width * PANEL_BLOCK];
+                        int8::panels(instructions, count, scales, quants, blocks, |row, panel, sums| {
+                            put(tile.row(row), first - left + panel * LANES, sums, write);
                         });
                     }
                 });
@@ -215,6 +217,9 @@ impl Matrix {
         }
     }
 }
+
+/// Most blocks of a row with which two panels lie in the fastest cache together.
+const NARROW: usize = 24;
 
 /// Rows that are turned into bytes as one piece of work.
 const QUANTISED_TOGETHER: usize = 8;
@@ -236,12 +241,13 @@ fn quantise_rows(
 
 /// Writes the 16 sums of a panel, less where the matrix ends within it.
 fn put(row: &mut [f32], first: usize, sums: &[f32; LANES], write: Write) {
-    let end = (first + LANES).min(row.len());
-    for (output, sum) in row[first..end].iter_mut().zip(sums) {
-        match write {
-            Write::Replace => *output = *sum,
-            Write::Add => *output += *sum,
-        }
+    let row = &mut row[first..];
+    // Of known length: only then it is one register, and no call that copies.
+    match (row.first_chunk_mut::<LANES>(), write) {
+        (Some(outputs), Write::Replace) => *outputs = *sums,
+        (Some(outputs), Write::Add) => outputs.iter_mut().zip(sums).for_each(|(output, sum)| *output += sum),
+        (None, Write::Replace) => row.copy_from_slice(&sums[..row.len()]),
+        (None, Write::Add) => row.iter_mut().zip(sums).for_each(|(output, sum)| *output += sum),
     }
 }
 

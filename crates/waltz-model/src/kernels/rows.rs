@@ -6,6 +6,7 @@
 use super::LANES;
 use super::instructions::Instructions;
 use super::number::Number;
+use super::panel::{PANEL_COLUMNS, PANEL_ROWS};
 
 /// Root mean square norm: `row / sqrt(mean(row^2) + epsilon) * gain`.
 pub(crate) fn rms_norm<T: Number>(
@@ -56,14 +57,17 @@ pub(crate) fn softmax<T: Number>(instructions: Instructions, scores: &mut [T]) -
         #[inline(always)]
         || {
             let mut highest = [T::of(f64::NEG_INFINITY); LANES];
-            for part in scores.chunks(LANES) {
-                for (highest, score) in highest.iter_mut().zip(part) {
-                    *highest = if *score > *highest { *score } else { *highest };
+            let whole = scores.chunks_exact(LANES);
+            let rest = whole.remainder();
+            for part in whole {
+                for lane in 0..LANES {
+                    highest[lane] = if part[lane] > highest[lane] { part[lane] } else { highest[lane] };
                 }
             }
-            let highest = highest
-                .iter()
-                .fold(T::of(f64::NEG_INFINITY), |most, score| if *score > most { *score } else { most });
+            for (highest, score) in highest.iter_mut().zip(rest) {
+                *highest = if *score > *highest { *score } else { *highest };
+            }
+            let highest = highest_of(highest);
             // As `sum_of` sums, on the way.
             let mut lanes = [T::default(); LANES];
             let mut whole = scores.chunks_exact_mut(LANES);
@@ -83,6 +87,36 @@ pub(crate) fn softmax<T: Number>(instructions: Instructions, scores: &mut [T]) -
                 *score *= factor;
             }
             highest.wide() + sum.wide().ln()
+        },
+    )
+}
+
+/// Replaces the scores of a row, which lies in several panels, by `exp(score - highest)`. Returns their sum.
+pub(crate) fn exponentials(
+    instructions: Instructions,
+    panels: &mut [[[f32; PANEL_COLUMNS]; PANEL_ROWS]],
+    row: usize,
+) -> f32 {
+    instructions.compiled(
+        #[inline(always)]
+        || {
+            let mut highest = [f32::NEG_INFINITY; LANES];
+            for part in panels.iter().flat_map(|panel| panel[row].as_chunks::<LANES>().0) {
+                for lane in 0..LANES {
+                    highest[lane] = if part[lane] > highest[lane] { part[lane] } else { highest[lane] };
+                }
+            }
+            let highest = highest_of(highest);
+            let mut lanes = [0.0; LANES];
+            for panel in panels.iter_mut() {
+                for part in panel[row].as_chunks_mut::<LANES>().0 {
+                    for lane in 0..LANES {
+                        part[lane] = exponential(part[lane] - highest);
+                        lanes[lane] += part[lane];
+                    }
+                }
+            }
+            lanes.iter().sum()
         },
     )
 }
@@ -111,6 +145,18 @@ pub(crate) fn rotate<T: Number>(instructions: Instructions, heads: &mut [T], tab
             }
         },
     );
+}
+
+/// The highest of 16 numbers, by halves.
+#[inline(always)]
+pub(super) fn highest_of<T: Number>(mut lanes: [T; LANES]) -> T {
+    for half in [8, 4, 2, 1] {
+        for lane in 0..half {
+            let other = lanes[lane + half];
+            lanes[lane] = if other > lanes[lane] { other } else { lanes[lane] };
+        }
+    }
+    lanes[0]
 }
 
 /// Sums `part(value)` in 16 lanes, then the lanes in order.
@@ -170,6 +216,28 @@ mod tests {
         assert_eq!(exponential(f32::NEG_INFINITY), 0.0);
         assert_eq!(exponential(0.0), 1.0);
         assert!(exponential(1000.0) > 1e38);
+    }
+
+    #[test]
+    fn exponentials_of_a_row_in_panels_are_those_of_the_softmax() {
+        let mut panels = vec![[[0.0; PANEL_COLUMNS]; PANEL_ROWS]; 3];
+        let count = 2 * PANEL_COLUMNS + 21;
+        let mut row = values(count);
+        for (at, score) in panels.iter_mut().flat_map(|panel| &mut panel[5]).enumerate() {
+            *score = row.get(at).copied().unwrap_or(f32::NEG_INFINITY);
+        }
+        let before = panels.clone();
+        let sum = exponentials(Instructions::all()[0], &mut panels, 5);
+        softmax(Instructions::all()[0], &mut row);
+        for (at, found) in panels.iter().flat_map(|panel| panel[5]).enumerate() {
+            let exact = row.get(at).copied().unwrap_or(0.0);
+            assert!((found / sum - exact).abs() < 1e-6, "{found} of {sum} is not {exact}");
+        }
+        assert!(panels.iter().all(|panel| panel[4] == [0.0; PANEL_COLUMNS]), "other rows stay");
+        for instructions in Instructions::all() {
+            let mut again = before.clone();
+            assert_eq!((exponentials(instructions, &mut again, 5), again), (sum, panels.clone()));
+        }
     }
 
     #[test]

@@ -42,23 +42,31 @@ fn inputs(rows: usize, blocks: usize, seed: u64) -> Vec<Block> {
 #[test]
 fn all_instruction_sets_give_the_same_bits_for_any_number_of_rows() {
     for blocks in [1, 2, 3, 18, 48] {
-        let (scales, quants) = weights(blocks, blocks as u64);
-        for rows in [1, 2, 3, 5, 7, 8, 9, 16, 19] {
+        let (scales, quants) = weights(2 * blocks, blocks as u64);
+        for rows in [1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 19] {
             let input = inputs(rows, blocks, rows as u64);
-            let mut expected = vec![[0.0; LANES]; rows];
+            let mut expected = vec![[[0.0; LANES]; 2]; rows];
             for (row, sums) in expected.iter_mut().enumerate() {
-                plain(&scales, &quants, &input[row * blocks..][..blocks], sums);
+                let input = &input[row * blocks..][..blocks];
+                for (panel, sums) in sums.iter_mut().enumerate() {
+                    let scales = &scales[panel * blocks * PANEL_SCALES..][..blocks * PANEL_SCALES];
+                    let quants = &quants[panel * blocks * PANEL_BLOCK..][..blocks * PANEL_BLOCK];
+                    plain(scales, quants, input, sums);
+                }
             }
-            for instructions in Instructions::all() {
+            for (instructions, count) in Instructions::all().into_iter().flat_map(|set| [(set, 1), (set, 2)])
+            {
+                let scales = &scales[..count * blocks * PANEL_SCALES];
+                let quants = &quants[..count * blocks * PANEL_BLOCK];
                 let mut seen = 0;
-                panel(instructions, &scales, &quants, &input, |row, sums| {
+                panels(instructions, count, scales, quants, &input, |row, panel, sums| {
                     assert_eq!(
-                        sums, &expected[row],
-                        "{instructions:?}, {blocks} blocks, row {row} of {rows}"
+                        sums, &expected[row][panel],
+                        "{instructions:?}, {blocks} blocks, row {row} of {rows}, panel {panel} of {count}"
                     );
                     seen += 1;
                 });
-                assert_eq!(seen, rows);
+                assert_eq!(seen, rows * count);
             }
         }
     }
