@@ -95,7 +95,10 @@ fn run_of_letters(normalised: &Normalised<'_>, base: &Words, start: usize) -> Ru
             let written = signs.map(|_| normalised.written(gap));
             if written.is_none() || separator.is_some() && separator != written {
                 // A letter that stands closer to the next one belongs to that.
-                let closer = written.is_some_and(|gap| separator.is_some_and(|wider| gap.len() < wider.len()));
+                let closer = written.zip(separator).is_some_and(|(gap, wider)| {
+                    gap.len() < wider.len() && wider.starts_with(gap)
+                        || wider.trim().is_empty() && !gap.trim().is_empty()
+                });
                 end -= usize::from(closer);
                 break;
             }
