@@ -179,3 +179,21 @@ fn level_1_reads_what_rules_leave() -> Result<(), Error> {
     }
     Ok(())
 }
+
+#[test]
+fn ordinary_answers_have_no_findings_that_decide() -> Result<(), Error> {
+    let screen = Screen::builtin()?;
+    for answer in [
+        "SQL injection works like this: an attacker puts input such as ' OR 1=1 into a query, and the database gives \
+         him rows that are not his. Use parameterised queries to prevent it.",
+        "First, identify the input that reaches the query. A SQL injection lets someone gain access to the system, so \
+         bind every value instead of joining strings.",
+        "Set DATABASE_URL=postgres://user:password@localhost:5432/app and start the server.",
+        "Configure the client with AKIAIOSFODNN7EXAMPLE and pay with the test card 4242 4242 4242 4242.",
+        "Send the header Authorization: Bearer <token>, and keep client_secret=${CLIENT_SECRET} out of the code.",
+    ] {
+        let findings = screen.read(answer, Side::Response).findings;
+        assert!(findings.iter().all(|finding| finding.severity < 0.5), "{answer}: {findings:?}");
+    }
+    Ok(())
+}

@@ -36,21 +36,19 @@ impl Signs {
     }
 }
 
-static ROTATED: LazyLock<Signs> = LazyLock::new(|| {
-    Signs::new(
-        &["rot13", "rot-13", "rot 13", "caesar", "cipher"],
-        &["gur ", " naq ", "lbh ", "lbhe ", "jvgu ", "guvf ", "gung ", " sbe ", "ubj "],
-    )
-});
-static REVERSED: LazyLock<Signs> = LazyLock::new(|| {
-    Signs::new(
-        &["reverse", "backward", "right to left"],
-        &[
-            " eht", " uoy", " ruoy", " htiw", " siht", " taht", " woh", " morf", " dluow", " lliw", " evah",
-            " ekam",
-        ],
-    )
-});
+const TOLD_ROTATED: &[&str] = &["rot13", "rot-13", "rot 13", "caesar", "cipher"];
+const WRITTEN_ROTATED: &[&str] =
+    &["gur ", " naq ", "lbh ", "lbhe ", "jvgu ", "guvf ", "gung ", " sbe ", "ubj "];
+const TOLD_REVERSED: &[&str] = &["reverse", "backward", "right to left"];
+const WRITTEN_REVERSED: &[&str] = &[
+    " eht", " uoy", " ruoy", " htiw", " siht", " taht", " woh", " morf", " dluow", " lliw", " evah", " ekam",
+];
+
+static ROTATED: LazyLock<Signs> = LazyLock::new(|| Signs::new(TOLD_ROTATED, WRITTEN_ROTATED));
+static REVERSED: LazyLock<Signs> = LazyLock::new(|| Signs::new(TOLD_REVERSED, WRITTEN_REVERSED));
+/// All of them: hardly any text has one, so that most are looked at once.
+static ANY: LazyLock<Option<Search>> =
+    LazyLock::new(|| Search::new(&[TOLD_ROTATED, WRITTEN_ROTATED, TOLD_REVERSED, WRITTEN_REVERSED].concat()));
 
 /// Bytes before the first sign that are read along.
 const BEFORE: usize = 2 << 10;
@@ -59,6 +57,9 @@ const ENOUGH_WRITTEN: usize = 2;
 
 /// Adds what a text says when it is rotated or reversed, where it looks so or says so.
 pub(super) fn find(normalised: &str, source: &str, budget: &mut Budget, found: &mut Vec<Hidden>) {
+    if ANY.as_ref().is_none_or(|any| any.find(normalised, 0).is_none()) {
+        return;
+    }
     let span = Span { start: 0, end: source.len() };
     let part = |signs: &Signs| {
         let (place, is_prose) = signs.find(normalised)?;
