@@ -103,21 +103,29 @@ impl Signs {
         let mut signs = Self::default();
         for block in bytes.chunks(BLOCK) {
             // Without an early way out of a block, so that it is looked at many bytes at a time.
-            let (mut digits, mut strokes, mut equals, mut tags, mut turned) = (0_u8, 0_u8, 0_u8, 0_u8, 0_u8);
-            for byte in block {
-                digits += u8::from(byte.is_ascii_digit());
-                strokes += u8::from((*byte == b'.') | (*byte == b'-'));
-                equals |= u8::from(*byte == b'=');
-                tags |= u8::from(*byte == b'<');
-                turned |= u8::from((*byte == 0xc9) | (*byte == 0xca));
-            }
-            signs.digits |= digits >= DENSE;
+            let strokes =
+                block.iter().fold(0_u8, |sum, byte| sum + u8::from((*byte == b'.') | (*byte == b'-')));
             signs.morse |= strokes >= DENSE;
-            signs.equals |= equals > 0;
-            signs.tag |= tags > 0;
-            signs.turned |= turned > 0;
+            let any = block.iter().fold(false, |any, byte| {
+                any | byte.is_ascii_digit()
+                    | (*byte == b'=')
+                    | (*byte == b'<')
+                    | (*byte == 0xc9)
+                    | (*byte == 0xca)
+            });
+            if any {
+                signs.look_at(block);
+            }
         }
         signs
+    }
+
+    fn look_at(&mut self, block: &[u8]) {
+        let digits = block.iter().filter(|byte| byte.is_ascii_digit()).count();
+        self.digits |= digits >= usize::from(DENSE);
+        self.equals |= block.contains(&b'=');
+        self.tag |= block.contains(&b'<');
+        self.turned |= block.iter().any(|byte| matches!(byte, 0xc9 | 0xca));
     }
 }
 

@@ -22,6 +22,7 @@ mod rules;
 mod screen;
 mod search;
 mod secret;
+mod settings;
 mod starts;
 mod trie;
 mod window;
@@ -37,4 +38,5 @@ pub use pii::{
 };
 pub use rules::Rules;
 pub use screen::Screen;
+pub use settings::{Settings, Switch};
 pub use window::{Due, Pace, Window};

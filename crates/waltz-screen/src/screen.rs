@@ -19,18 +19,13 @@ use crate::pii::{PiiFinding, find_pii};
 use crate::proximity::{MAX_PLACES, Window, windows};
 use crate::refusal::{self, Phrase};
 use crate::rules::Rules;
+use crate::settings::{DECIDES, SOFT, Settings};
 use crate::words::{self, Words};
 
 /// Longer texts are read in pieces of this many bytes, so that offsets inside a piece fit 32 bits.
 const PIECE_BYTES: usize = 1 << 28;
 /// What is left of the severity of a finding when a word in its sentence softens it.
 const SOFTENED: f32 = 0.5;
-/// Where an exception stands in the sentence of a finding, its severity is no higher: words such as "for research"
-/// cost a writer nothing, so that they make nothing unseen.
-const EXCEPTED: f32 = 0.4;
-/// From here on a severity decides; a certain finding keeps as much beside an exception.
-const DECIDES: f32 = 0.5;
-
 /// Compiled pattern families; immutable, to be shared in an `Arc`.
 #[derive(Debug)]
 pub struct Screen {
@@ -42,6 +37,7 @@ pub struct Screen {
     expressions: RegexSet,
     expression_families: Vec<usize>,
     linear: LinearJudge,
+    settings: Settings,
 }
 
 /// A family as it is evaluated.
@@ -64,6 +60,25 @@ impl Screen {
     /// The built-in families and an operator's rules.
     pub fn with_rules(rules: &Rules) -> Result<Self, Error> {
         Self::compile(&rules.families)
+    }
+
+    /// The same with an operator's changes.
+    #[must_use]
+    pub fn with_settings(self, settings: Settings) -> Self {
+        Self { settings, ..self }
+    }
+
+    /// Personal data and secrets of a text, without what the operator allows.
+    pub fn find_pii(&self, text: &str) -> Vec<PiiFinding> {
+        let mut found = find_pii(text);
+        self.settings.retain(text, &mut found);
+        found
+    }
+
+    /// Whether a family takes no exception, so that only its own switch turns it down.
+    fn is_firm(&self, family: &str) -> bool {
+        let place = self.infos.iter().position(|info| info.id == family && info.certain);
+        place.is_some_and(|place| self.families[place].unless.is_empty())
     }
 
     /// Every family, in the order of the pattern files, operators' rules last.
@@ -111,6 +126,7 @@ impl Screen {
         let mut budget = Budget::default();
         let (mut reading, mut words, mut hidden) = self.read_piece(text, side, &mut budget);
         if hidden.is_empty() {
+            self.settings.apply(text, &mut reading.findings, |family| self.is_firm(family));
             return (reading, words);
         }
         // What is encoded may be encoded once more.
@@ -130,6 +146,7 @@ impl Screen {
             }
             hidden = if depth == 0 { further } else { Vec::new() };
         }
+        self.settings.apply(text, &mut reading.findings, |family| self.is_firm(family));
         by_severity(&mut reading.findings);
         (reading, words)
     }
@@ -159,7 +176,16 @@ impl Screen {
         let matcher = lists.compile();
         let infos = families.into_iter().map(|family| family.info).collect();
         let linear = LinearJudge::builtin()?;
-        Ok(Self { infos, families: compiled, phrases, matcher, expressions, expression_families, linear })
+        Ok(Self {
+            infos,
+            families: compiled,
+            phrases,
+            matcher,
+            expressions,
+            expression_families,
+            linear,
+            settings: Settings::default(),
+        })
     }
 
     /// The reading of what stands in a text, the view in which level 1 reads it (the first other spelling, if there is
@@ -378,9 +404,10 @@ fn stands_beside(lists: &[ListId], window: Window, view: &Words, other: &Words, 
     })
 }
 
-/// The severity of a finding beside an exception.
+/// The severity of a finding beside an exception. Words such as "for research" cost a writer nothing, so that they make
+/// nothing unseen, and what is certain still decides.
 fn excepted(info: &FamilyInfo) -> f32 {
-    info.severity.min(if info.certain { DECIDES } else { EXCEPTED })
+    info.severity.min(if info.certain { DECIDES } else { SOFT })
 }
 
 /// Personal data as a finding. A secret that a model writes has leaked; one in a prompt is the
