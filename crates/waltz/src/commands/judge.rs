@@ -56,7 +56,7 @@ impl JudgeFile {
             let data_dir = check.data_dir(&loaded.raw.server.data_dir);
             let models = check.models(data_dir.as_deref());
             let neural = check.neural(&loaded.raw.judge, &models, &[]);
-            Some((check.screen(loaded.raw.policy.rules_file.as_deref())?, neural))
+            Some((check.screen(loaded.raw.policy.rules_file.as_deref(), &loaded.raw.judge)?, neural))
         })?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("cannot start the runtime")?;
