@@ -154,7 +154,7 @@ fn read(screen: &Screen, draft: Draft<'_>) -> (Verdict, Evidence) {
         });
     }
     if seen.findings.iter().any(|finding| matches!(finding.kind, Kind::Pii | Kind::Secret)) {
-        firm.extend(disclosures(draft));
+        firm.extend(disclosures(screen, draft));
     }
     if refusal < THRESHOLD && goes_along(draft) {
         issues.extend(reading.issues.iter().map(|asked| Issue {
@@ -257,8 +257,8 @@ fn harmful_acts(screen: &Screen, acts: &str) -> Vec<Issue> {
 }
 
 /// Secrets and numbers of persons that the answer gives away and the conversation did not hold.
-fn disclosures(draft: Draft<'_>) -> Vec<Issue> {
-    let mut found = waltz_screen::find_pii(draft.text);
+fn disclosures(screen: &Screen, draft: Draft<'_>) -> Vec<Issue> {
+    let mut found = screen.find_pii(draft.text);
     found.retain(|finding| !finding.kind.is_common_in_answers());
     if found.is_empty() {
         return Vec::new();

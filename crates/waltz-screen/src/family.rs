@@ -26,7 +26,7 @@ const MAX_WITHIN: u32 = 200;
 /// Largest compiled expression of one rule, in bytes. Nested counted repetitions grow beyond it.
 const MAX_EXPRESSION_BYTES: usize = 256 * 1024;
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "id",
     "category",
     "severity",
@@ -39,6 +39,7 @@ const KEYS: [&str; 12] = [
     "unless",
     "softened_by",
     "action",
+    "certain",
 ];
 
 /// What a family is called and what it says; for documents, tests and the dashboard.
@@ -58,6 +59,9 @@ pub struct FamilyInfo {
     pub means: String,
     /// The text must not pass.
     pub blocks: bool,
+    /// What it finds is hardly ever anything else, so that an exception lowers its severity no further than to the
+    /// decision.
+    pub certain: bool,
 }
 
 /// A validated family whose terms are normalised and whose lists are written out.
@@ -146,8 +150,10 @@ impl Check<'_> {
         let softened_by = self.exceptions("softened_by", table);
         let action = self.read::<String>(table, "action");
         let blocks = self.blocks(action.as_deref());
+        let certain = self.read(table, "certain").unwrap_or(false);
         let kind = self.kind;
-        let info = FamilyInfo { id, kind, category: category?, severity: severity?, side, means, blocks };
+        let info =
+            FamilyInfo { id, kind, category: category?, severity: severity?, side, means, blocks, certain };
         Some(Family { info, all, within, ordered, regex, unless, softened_by })
     }
 

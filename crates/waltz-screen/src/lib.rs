@@ -10,6 +10,7 @@ mod error;
 mod family;
 mod finding;
 pub mod linear;
+mod matched;
 mod matching;
 mod normalise;
 mod overlap;
@@ -21,19 +22,21 @@ mod rules;
 mod screen;
 mod search;
 mod secret;
+mod settings;
 mod starts;
 mod trie;
 mod window;
 mod words;
 
-pub use encoded::{Hidden, decoded};
 pub use error::{Error, RuleMistake, WeightsError};
 pub use family::FamilyInfo;
 pub use finding::{Finding, Kind, Reading, Side};
+pub use matched::Matched;
 pub use normalise::{Normalised, normalise};
 pub use pii::{
     Action, Actions, Around, HashKey, Masked, PiiFinding, PiiKind, Restorer, Vault, find_pii, mask, replace,
 };
 pub use rules::Rules;
 pub use screen::Screen;
+pub use settings::{Settings, Switch};
 pub use window::{Due, Pace, Window};

@@ -9,6 +9,7 @@
 mod confusables;
 mod escapes;
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use unicode_normalization::char::{decompose_compatible, is_combining_mark};
@@ -28,7 +29,12 @@ pub struct Normalised<'a> {
     origins: Option<Vec<usize>>,
 }
 
-impl Normalised<'_> {
+impl<'a> Normalised<'a> {
+    /// The text as it was written.
+    pub(crate) fn source(&self) -> &'a str {
+        self.source
+    }
+
     /// The bytes of the original text that a range of the normalised text came from, on character
     /// boundaries. An empty or outlying range gives an empty span at the end.
     pub fn span(&self, range: Range<usize>) -> Span {
@@ -93,6 +99,33 @@ pub fn normalise(text: &str) -> Normalised<'_> {
         position += character.len_utf8();
     }
     folding.finish(text)
+}
+
+/// Bytes at the end of a text in which an escape may have begun that has not ended.
+const OPEN_ESCAPE: usize = 16;
+
+/// A text with its escapes read, but for those near its end, which may go on.
+pub(crate) fn unescaped(text: &str) -> Cow<'_, str> {
+    if !escapes::stand_in(text) {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while rest.len() > OPEN_ESCAPE {
+        let run =
+            rest.find(|sign: char| u8::try_from(sign).is_ok_and(escapes::is_sign)).unwrap_or(rest.len());
+        plain.push_str(&rest[..run]);
+        rest = &rest[run..];
+        if rest.len() <= OPEN_ESCAPE {
+            break;
+        }
+        let (character, width) = escapes::read(rest.as_bytes())
+            .unwrap_or_else(|| rest.chars().next().map_or((' ', rest.len()), |sign| (sign, sign.len_utf8())));
+        plain.push(character);
+        rest = &rest[width..];
+    }
+    plain.push_str(rest);
+    Cow::Owned(plain)
 }
 
 /// The last character boundary at or before `index`.

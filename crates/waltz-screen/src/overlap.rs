@@ -2,12 +2,13 @@
 //!
 //! Rules count words and pass over what stands between them, so the end is measured in words and their letters: however
 //! much padding lies between two words of a term, and however long a word, the first is still read when the second comes.
+//! Escapes are read first: a letter counts for one however it is written.
 
 use std::collections::VecDeque;
 
 use unicode_normalization::char::is_combining_mark;
 
-use crate::normalise::{hidden_ascii, is_ignorable};
+use crate::normalise::{hidden_ascii, is_ignorable, unescaped};
 use crate::words::stands_alone;
 
 /// Bytes of words, and gaps between them, that are read again, at least.
@@ -29,7 +30,7 @@ const SHORT_GAP: usize = 2 * GAP_ENDS + 3;
 
 /// What has to be read again of a text that ends in `text` and before which `past` was kept.
 pub(crate) fn kept(past: &str, text: &str) -> String {
-    let whole = shortened(&squeezed(&[past, text].concat()));
+    let whole = shortened(&squeezed(&unescaped(&[past, text].concat())));
     end(&whole).to_owned()
 }
 

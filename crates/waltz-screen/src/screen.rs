@@ -7,6 +7,7 @@
 use regex::RegexSet;
 use waltz_exchange::{Category, Span};
 
+use crate::encoded::{self, Budget, Hidden};
 use crate::error::Error;
 use crate::family::{Family, FamilyInfo, Term};
 use crate::finding::{Finding, Kind, Reading, Side};
@@ -18,34 +19,35 @@ use crate::pii::{PiiFinding, find_pii};
 use crate::proximity::{MAX_PLACES, Window, windows};
 use crate::refusal::{self, Phrase};
 use crate::rules::Rules;
+use crate::settings::{DECIDES, SOFT, Settings};
 use crate::words::{self, Words};
 
 /// Longer texts are read in pieces of this many bytes, so that offsets inside a piece fit 32 bits.
 const PIECE_BYTES: usize = 1 << 28;
-/// What is left of the severity of a finding when the text around it softens it.
+/// What is left of the severity of a finding when a word in its sentence softens it.
 const SOFTENED: f32 = 0.5;
-
 /// Compiled pattern families; immutable, to be shared in an `Arc`.
 #[derive(Debug)]
 pub struct Screen {
     infos: Vec<FamilyInfo>,
-    families: Vec<Compiled>,
+    pub(crate) families: Vec<Compiled>,
     phrases: Vec<Phrase>,
-    matcher: Matcher,
+    pub(crate) matcher: Matcher,
     /// The expressions of families that have no terms, and the families they belong to.
     expressions: RegexSet,
     expression_families: Vec<usize>,
     linear: LinearJudge,
+    settings: Settings,
 }
 
 /// A family as it is evaluated.
 #[derive(Debug)]
 pub(crate) struct Compiled {
-    all: Vec<ListId>,
+    pub(crate) all: Vec<ListId>,
     within: u32,
     ordered: bool,
     regex: Option<regex::Regex>,
-    unless: Vec<ListId>,
+    pub(crate) unless: Vec<ListId>,
     softened_by: Vec<ListId>,
 }
 
@@ -60,6 +62,25 @@ impl Screen {
         Self::compile(&rules.families)
     }
 
+    /// The same with an operator's changes.
+    #[must_use]
+    pub fn with_settings(self, settings: Settings) -> Self {
+        Self { settings, ..self }
+    }
+
+    /// Personal data and secrets of a text, without what the operator allows.
+    pub fn find_pii(&self, text: &str) -> Vec<PiiFinding> {
+        let mut found = find_pii(text);
+        self.settings.retain(text, &mut found);
+        found
+    }
+
+    /// Whether a family takes no exception, so that only its own switch turns it down.
+    fn is_firm(&self, family: &str) -> bool {
+        let place = self.infos.iter().position(|info| info.id == family && info.certain);
+        place.is_some_and(|place| self.families[place].unless.is_empty())
+    }
+
     /// Every family, in the order of the pattern files, operators' rules last.
     pub fn families(&self) -> &[FamilyInfo] {
         &self.infos
@@ -70,16 +91,16 @@ impl Screen {
         &self.linear
     }
 
-    /// Reads one text.
+    /// Reads one text, and what is hidden in it behind an encoding.
     pub fn read(&self, text: &str, side: Side) -> Reading {
         if text.len() <= PIECE_BYTES {
-            return self.read_piece(text, side).0;
+            return self.read_whole(text, side).0;
         }
         let mut whole = Reading::default();
         let mut start = 0;
         while start < text.len() {
             let end = boundary_before(text, start + PIECE_BYTES);
-            let (piece, _) = self.read_piece(&text[start..end], side);
+            let (piece, _) = self.read_whole(&text[start..end], side);
             whole.refusal = if start == 0 { piece.refusal } else { whole.refusal };
             whole.disguised |= piece.disguised;
             whole.findings.extend(piece.findings.into_iter().map(|finding| Finding {
@@ -96,8 +117,38 @@ impl Screen {
         if !Text::is_read_whole(text) {
             return (self.read(text, side), Text::new(text));
         }
-        let (reading, words) = self.read_piece(text, side);
+        let (reading, words) = self.read_whole(text, side);
         (reading, Text::of(words))
+    }
+
+    /// The reading of a text and of all that is hidden in it, and the words of both for level 1.
+    fn read_whole(&self, text: &str, side: Side) -> (Reading, Words) {
+        let mut budget = Budget::default();
+        let (mut reading, mut words, mut hidden) = self.read_piece(text, side, &mut budget);
+        if hidden.is_empty() {
+            self.settings.apply(text, &mut reading.findings, |family| self.is_firm(family));
+            return (reading, words);
+        }
+        // What is encoded may be encoded once more.
+        for depth in 0..=1 {
+            let mut further = Vec::new();
+            for Hidden { text, span, is_prose } in hidden {
+                let (seen, said, inside) = self.read_piece(&text, side, &mut budget);
+                let before = reading.findings.len();
+                reading
+                    .findings
+                    .extend(seen.findings.into_iter().filter_map(|finding| behind(finding, span)));
+                reading.disguised |= is_prose || reading.findings.len() > before;
+                if is_prose {
+                    words.append(said);
+                }
+                further.extend(inside.into_iter().map(|inner| Hidden { span, ..inner }));
+            }
+            hidden = if depth == 0 { further } else { Vec::new() };
+        }
+        self.settings.apply(text, &mut reading.findings, |family| self.is_firm(family));
+        by_severity(&mut reading.findings);
+        (reading, words)
     }
 
     fn compile(rules: &[Family]) -> Result<Self, Error> {
@@ -125,11 +176,21 @@ impl Screen {
         let matcher = lists.compile();
         let infos = families.into_iter().map(|family| family.info).collect();
         let linear = LinearJudge::builtin()?;
-        Ok(Self { infos, families: compiled, phrases, matcher, expressions, expression_families, linear })
+        Ok(Self {
+            infos,
+            families: compiled,
+            phrases,
+            matcher,
+            expressions,
+            expression_families,
+            linear,
+            settings: Settings::default(),
+        })
     }
 
-    /// The reading, and the view in which level 1 reads the text: the first other spelling, if there is one.
-    fn read_piece(&self, text: &str, side: Side) -> (Reading, Words) {
+    /// The reading of what stands in a text, the view in which level 1 reads it (the first other spelling, if there is
+    /// one), and the texts that are hidden in it.
+    fn read_piece(&self, text: &str, side: Side, budget: &mut Budget) -> (Reading, Words, Vec<Hidden>) {
         let normalised = normalise(text);
         let view = words::plain(&normalised);
         let mut found = Found { seen: vec![false; self.families.len()], ..Found::default() };
@@ -145,15 +206,15 @@ impl Screen {
                 self.read_view(&normalised, &views, side, &mut found);
             }
         }
+        found.close_exceptions(&self.infos);
         self.read_expressions(&normalised, side, &mut found);
         let mut findings = found.findings;
         findings.extend(find_pii(text).iter().map(|pii| personal(pii, side)));
-        findings.sort_by(|left, right| {
-            right.severity.total_cmp(&left.severity).then(left.span.start.cmp(&right.span.start))
-        });
+        by_severity(&mut findings);
         views.truncate(2);
         let words = views.pop().map(|(view, _)| view).unwrap_or_default();
-        (Reading { findings, refusal, disguised: normalised.disguised }, words)
+        let hidden = encoded::decoded(&normalised, budget);
+        (Reading { findings, refusal, disguised: normalised.disguised }, words, hidden)
     }
 
     /// The hits of the families that are not yet found and whose groups all occur, and of their exceptions; of all
@@ -191,8 +252,16 @@ impl Screen {
             }
             let keep =
                 |window| !views.iter().any(|(words, hits)| family.is_excepted(window, view, words, hits));
-            for window in family.windows(view, hits, keep) {
-                let softened = views.iter().any(|(_, hits)| family.is_softened(hits));
+            let places = family.windows(view, hits, keep);
+            if places.is_empty() && !family.unless.is_empty() && info.kind != Kind::Rule {
+                // An operator's own exceptions are his word; of ours, another view may show a place without one.
+                let place = family.windows(view, hits, |_| true).into_iter().next();
+                let span = place.and_then(|window| family.span(text, view, window));
+                found.excepted.extend(span.map(|span| (index, span)));
+            }
+            for window in places {
+                let softened =
+                    views.iter().any(|(words, hits)| family.is_softened(window, view, words, hits));
                 let severity = if softened { info.severity * SOFTENED } else { info.severity };
                 let Some(span) = family.span(text, view, window) else { continue };
                 found.add(index, info, severity, span);
@@ -232,9 +301,21 @@ struct Found {
     seen: Vec<bool>,
     /// Families that this view found.
     fresh: Vec<usize>,
+    /// Families that a view found beside exceptions only, and where.
+    excepted: Vec<(usize, Span)>,
 }
 
 impl Found {
+    /// Adds what no view found without an exception.
+    fn close_exceptions(&mut self, infos: &[FamilyInfo]) {
+        for (index, span) in std::mem::take(&mut self.excepted) {
+            if !self.seen[index] {
+                self.add(index, &infos[index], excepted(&infos[index]), span);
+                self.close_view();
+            }
+        }
+    }
+
     fn close_view(&mut self) {
         for index in self.fresh.drain(..) {
             self.seen[index] = true;
@@ -280,18 +361,11 @@ impl Compiled {
     /// Whether an exception stands in a sentence of the window. The window belongs to `view`, the
     /// exceptions may come from another view of the same text: sentences are counted alike in all.
     pub(crate) fn is_excepted(&self, window: Window, view: &Words, other: &Words, hits: &Hits) -> bool {
-        let sentence =
-            |words: &Words, word: u32| words.words.get(word as usize).map_or(0, |word| word.sentence);
-        let (first, last) = (sentence(view, window.first), sentence(view, window.last));
-        self.unless.iter().any(|list| {
-            let exceptions = hits.of(*list);
-            let after = exceptions.partition_point(|hit| sentence(other, hit.last) < first);
-            exceptions.get(after).is_some_and(|hit| sentence(other, hit.first) <= last)
-        })
+        stands_beside(&self.unless, window, view, other, hits)
     }
 
-    fn is_softened(&self, hits: &Hits) -> bool {
-        self.softened_by.iter().any(|list| !hits.of(*list).is_empty())
+    fn is_softened(&self, window: Window, view: &Words, other: &Words, hits: &Hits) -> bool {
+        stands_beside(&self.softened_by, window, view, other, hits)
     }
 
     /// The bytes of a window; where the family also has an expression, those that it matches.
@@ -303,6 +377,37 @@ impl Compiled {
         let last = view.words.get(window.last as usize)?;
         Some(text.span(first.start as usize..last.end as usize))
     }
+}
+
+/// The most severe first, then as they stand in the text.
+fn by_severity(findings: &mut [Finding]) {
+    findings.sort_by(|left, right| {
+        right.severity.total_cmp(&left.severity).then(left.span.start.cmp(&right.span.start))
+    });
+}
+
+/// A finding in a text that is hidden at a place. Personal data is sought in the text as it is written.
+fn behind(finding: Finding, span: Span) -> Option<Finding> {
+    let description = format!("{}, behind an encoding", finding.description);
+    let is_data = matches!(finding.kind, Kind::Pii | Kind::Secret);
+    (!is_data).then_some(Finding { span, description, ..finding })
+}
+
+/// Whether a term of the lists stands in a sentence of the window.
+fn stands_beside(lists: &[ListId], window: Window, view: &Words, other: &Words, hits: &Hits) -> bool {
+    let sentence = |words: &Words, word: u32| words.words.get(word as usize).map_or(0, |word| word.sentence);
+    let (first, last) = (sentence(view, window.first), sentence(view, window.last));
+    lists.iter().any(|list| {
+        let terms = hits.of(*list);
+        let after = terms.partition_point(|hit| sentence(other, hit.last) < first);
+        terms.get(after).is_some_and(|hit| sentence(other, hit.first) <= last)
+    })
+}
+
+/// The severity of a finding beside an exception. Words such as "for research" cost a writer nothing, so that they make
+/// nothing unseen, and what is certain still decides.
+fn excepted(info: &FamilyInfo) -> f32 {
+    info.severity.min(if info.certain { DECIDES } else { SOFT })
 }
 
 /// Personal data as a finding. A secret that a model writes has leaked; one in a prompt is the

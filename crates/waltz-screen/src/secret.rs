@@ -2,6 +2,8 @@
 //! streets by what they are called. Called by `pii.rs`. One pass for the literal signs; the rest runs only
 //! at a sign.
 
+mod assigned;
+
 use std::sync::LazyLock;
 
 use waltz_exchange::Span;
@@ -9,9 +11,10 @@ use waltz_exchange::Span;
 use crate::normalise::boundary_before;
 use crate::pii::{Form, PiiFinding, PiiKind, Reads, address, is_somebodys, person, reads_as};
 use crate::search::Search;
+use assigned::{assignment, bearer, named};
 
 /// What announces a secret, and how the bytes behind it are read.
-const SIGNS: [(&str, Sign); 57] = [
+const SIGNS: [(&str, Sign); 76] = [
     ("sk-", Sign::Key { body: 20 }),
     ("sk_live_", Sign::Key { body: 16 }),
     ("sk_test_", Sign::Key { body: 16 }),
@@ -32,12 +35,31 @@ const SIGNS: [(&str, Sign); 57] = [
     ("xoxs-", Sign::Key { body: 12 }),
     ("hf_", Sign::Key { body: 30 }),
     ("npm_", Sign::Key { body: 30 }),
+    ("whsec_", Sign::Key { body: 24 }),
+    ("SG.", Sign::Dotted),
+    ("hooks.slack.com/services/", Sign::Hook),
     ("eyJ", Sign::Token),
+    ("earer ", Sign::Bearer),
     ("-----BEGIN ", Sign::Pem),
     ("assword", Sign::Assignment),
     ("asswd", Sign::Assignment),
     ("api_key", Sign::Assignment),
     ("apikey", Sign::Assignment),
+    ("ASSWORD", Sign::Assignment),
+    ("ecret", Sign::Named),
+    ("ECRET", Sign::Named),
+    ("apiKey", Sign::Named),
+    ("API_KEY", Sign::Named),
+    ("ccountKey", Sign::Named),
+    ("ccessKey", Sign::Named),
+    ("ccess_key", Sign::Named),
+    ("CCESS_KEY", Sign::Named),
+    ("ccessToken", Sign::Named),
+    ("ccess_token", Sign::Named),
+    ("CCESS_TOKEN", Sign::Named),
+    ("uth_token", Sign::Named),
+    ("uthToken", Sign::Named),
+    ("UTH_TOKEN", Sign::Named),
     ("name is ", Sign::Name),
     ("name's ", Sign::Name),
     ("name: ", Sign::Name),
@@ -71,9 +93,8 @@ const SIGNS: [(&str, Sign); 57] = [
     ("O Box ", Sign::Street(Form::NumberLast)),
 ];
 
-/// Longest key that is taken out whole and for which a stream is held, and longest password.
+/// Longest key that is taken out whole and for which a stream is held.
 pub(crate) const MAX_KEY_BYTES: usize = 8 * 1024;
-const MAX_PASSWORD_BYTES: usize = 128;
 
 #[derive(Clone, Copy)]
 enum Sign {
@@ -85,8 +106,16 @@ enum Sign {
     Token,
     /// The header of a private key.
     Pem,
+    /// Three parts of letters and digits, joined by dots.
+    Dotted,
+    /// The address of a hook: a workspace, a bot and a key.
+    Hook,
+    /// The word before a token in a header.
+    Bearer,
     /// A name with `:`, `=` or `is` and a value behind it.
     Assignment,
+    /// A part of a name with `:` or `=` and a long value of letters and digits behind it.
+    Named,
     /// The word for a name, somebody's before it and the name of a person behind it.
     Name,
     /// A title or a greeting, and the name of a person behind it.
@@ -147,28 +176,6 @@ fn signs(text: &str) -> impl Iterator<Item = (Sign, Span)> + '_ {
     })
 }
 
-/// Values that stand where a password would, but are none.
-const NO_VALUES: [&str; 18] = [
-    "null",
-    "none",
-    "true",
-    "false",
-    "string",
-    "required",
-    "undefined",
-    "nil",
-    "optional",
-    "str",
-    "password",
-    "secret",
-    "example",
-    "correct",
-    "incorrect",
-    "wrong",
-    "input",
-    "hidden",
-];
-
 /// Adds the secrets of a text.
 pub(crate) fn find(text: &str, found: &mut Vec<PiiFinding>) {
     let mut covered = 0;
@@ -183,6 +190,10 @@ pub(crate) fn find(text: &str, found: &mut Vec<PiiFinding>) {
             Sign::Key { body } if !inside_word => key(bytes, start, end, body),
             Sign::Amazon if !inside_word => amazon(bytes, start, end),
             Sign::Token if !inside_word => token(bytes, start),
+            Sign::Dotted if !inside_word => dotted(bytes, start, end),
+            Sign::Hook => hook(bytes, start, end),
+            Sign::Bearer => bearer(text, end),
+            Sign::Named => named(text, end),
             Sign::Pem => pem(text, start, &mut footers),
             Sign::Assignment => assignment(text, end),
             Sign::Title if !inside_word => person(text, end),
@@ -211,7 +222,10 @@ impl Secret {
             Reads::Ascii(plain) => plain,
         };
         let goes_on = u8::try_from(read).is_ok_and(is_key_byte)
-            || (read == '.' && run_signs().any(|sign| self.run.starts_with(sign)));
+            || (read == '.'
+                && run_signs().any(|sign| {
+                    self.run.starts_with(sign) || sign.strip_suffix('.').is_some_and(|sign| sign == self.run)
+                }));
         if !goes_on {
             self.run.clear();
         } else if self.run.len() < LONGEST_RUN_SIGN {
@@ -231,7 +245,7 @@ const LONGEST_RUN_SIGN: usize = 16;
 
 /// The signs of secrets that are one unbroken run.
 fn run_signs() -> impl Iterator<Item = &'static str> {
-    let is_run = |sign: &Sign| matches!(sign, Sign::Key { .. } | Sign::Amazon | Sign::Token);
+    let is_run = |sign: &Sign| matches!(sign, Sign::Key { .. } | Sign::Amazon | Sign::Token | Sign::Dotted);
     SIGNS.iter().filter(move |(_, sign)| is_run(sign)).map(|(word, _)| *word)
 }
 
@@ -295,59 +309,36 @@ fn token(bytes: &[u8], start: usize) -> Option<PiiFinding> {
     if long { finding(PiiKind::Jwt, start, end, 0.95) } else { None }
 }
 
+/// `SG.` and two parts behind it.
+fn dotted(bytes: &[u8], start: usize, body_start: usize) -> Option<PiiFinding> {
+    let middle = run(bytes, body_start, is_key_byte);
+    if bytes.get(middle) != Some(&b'.') {
+        return None;
+    }
+    let end = run(bytes, middle + 1, is_key_byte);
+    let long = middle - body_start >= 16 && end - middle > 16;
+    if long { finding(PiiKind::ApiKey, start, end, 0.95) } else { None }
+}
+
+/// `T…/B…/…` behind the address of hooks.
+fn hook(bytes: &[u8], start: usize, path_start: usize) -> Option<PiiFinding> {
+    let end = run(bytes, path_start, |byte| byte.is_ascii_alphanumeric() || byte == b'/');
+    let parts: Vec<&[u8]> = bytes[path_start..end].split(|byte| *byte == b'/').collect();
+    let whole = matches!(parts[..], [[b'T', ..], [b'B', ..], key, ..] if key.len() >= 16);
+    if whole { finding(PiiKind::ApiKey, start, end, 0.97) } else { None }
+}
+
 /// The header, and the body as far as the footer when one follows at a key's distance.
 fn pem(text: &str, start: usize, footers: &mut Footers<'_>) -> Option<PiiFinding> {
     let line = &text[start..boundary_before(text, start + 64)];
-    let label = line.find("PRIVATE KEY-----")?;
-    let header = start + label + "PRIVATE KEY-----".len();
+    let ends = ["PRIVATE KEY-----", "PRIVATE KEY BLOCK-----"];
+    let header = ends.iter().find_map(|end| line.find(end).map(|label| start + label + end.len()))?;
     let end = footers.behind(header).filter(|end| end - header <= MAX_KEY_BYTES).unwrap_or_else(|| {
         run(text.as_bytes(), header, |byte| {
             byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'\n' | b'\r')
         })
     });
     finding(PiiKind::PrivateKey, start, end, 1.0)
-}
-
-/// `password: value`, `"password" = "value"`, `password is value`. The value is the finding.
-fn assignment(text: &str, name_end: usize) -> Option<PiiFinding> {
-    let bytes = text.as_bytes();
-    let is_quote = |byte: u8| matches!(byte, b'"' | b'\'' | b'`');
-    let is_blank = |byte: u8| matches!(byte, b' ' | b'\t');
-    let mut at = run(bytes, name_end, is_quote);
-    at = run(bytes, at, is_blank);
-    let (mut value_start, score) = match bytes.get(at) {
-        Some(b':' | b'=') => (at + 1, 0.8),
-        Some(b'i') if bytes.get(at..at + 3) == Some(b"is ") => (at + 3, 0.55),
-        _ => return None,
-    };
-    value_start = run(bytes, value_start, is_blank);
-    value_start = run(bytes, value_start, is_quote);
-    let quoted = value_start > 0 && is_quote(bytes[value_start - 1]);
-    let ends = |byte: u8| {
-        byte.is_ascii_whitespace() || matches!(byte, b'"' | b'\'' | b'`' | b',' | b';' | b')' | b'<')
-    };
-    let window = &text[value_start..boundary_before(text, value_start + MAX_PASSWORD_BYTES)];
-    let value = &window[..run(window.as_bytes(), 0, |byte| !ends(byte))];
-    let value = value.trim_end_matches(['.', '!', '?', ':']);
-    if value.len() < 4 || NO_VALUES.iter().any(|none| none.eq_ignore_ascii_case(value)) {
-        return None;
-    }
-    let plain_word = value.bytes().all(|byte| byte.is_ascii_alphabetic());
-    let told = bytes.get(at) == Some(&b':') && value.bytes().all(|byte| byte.is_ascii_lowercase());
-    let followed = window[value.len()..].starts_with(['<', '(']);
-    // After "is" a plain word is prose ("the password is stored").
-    let prose = plain_word && score < 0.6;
-    // Code refers to values and types by name.
-    let named = !quoted && !told && (followed || value.starts_with("__") || is_path(value));
-    if prose || named || value.starts_with("os.") || value.contains(['(', '[', '{', '$', '<']) {
-        return None;
-    }
-    finding(PiiKind::Password, value_start, value_start + value.len(), score)
-}
-
-/// Letters and what joins the names of values and types.
-fn is_path(value: &str) -> bool {
-    value.bytes().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'.' | b':' | b'&' | b'*'))
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@
 //! A window ends where a sentence ends, so that the judge reads whole thoughts, and is judged together
 //! with the end of what was released before, so that nothing hides at a border.
 
-use crate::overlap;
+use crate::normalise::normalise;
 use crate::secret::{MAX_KEY_BYTES, Secret};
+use crate::{encoded, overlap, words};
 
 /// How much text is gathered before it is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,7 +25,7 @@ pub enum Due {
     /// Judge it now.
     Now,
     /// Only who reads all of the text can tell: it ends in what may be a secret and is longer than any that is waited for,
-    /// or words that may belong together stand farther apart than is kept.
+    /// words that may belong together stand farther apart than is kept, or the text hides what it says.
     Never,
 }
 
@@ -111,7 +112,19 @@ impl Window {
         if self.past.len() > overlap::LONGEST {
             return Due::Never;
         }
-        if self.is_due() { Due::Now } else { Due::Later }
+        match self.is_due() {
+            true if self.hides() => Due::Never,
+            true => Due::Now,
+            false => Due::Later,
+        }
+    }
+
+    /// Whether what is to be judged reads otherwise than it is written, so that the next words may be as far away as
+    /// they like: behind an encoding, look-alike letters, or letters that are spelt out.
+    fn hides(&self) -> bool {
+        let judged = self.judged();
+        let normalised = normalise(&judged);
+        normalised.disguised || encoded::hides_prose(&normalised) || words::are_spelt_out(&normalised)
     }
 
     fn is_due(&self) -> bool {
@@ -182,9 +195,9 @@ fn ends_in_private_prefix(text: &str) -> bool {
         return true;
     }
     let word = tail.rsplit(char::is_whitespace).next().unwrap_or_default();
-    word.len() >= 8
-        && word.chars().any(|letter| letter.is_ascii_digit())
-        && word.chars().any(char::is_alphabetic)
+    let has = |sort: fn(&char) -> bool| word.chars().any(|letter| sort(&letter));
+    let mixed = word.len() >= 16 && has(char::is_ascii_lowercase) && has(char::is_ascii_uppercase);
+    mixed || word.len() >= 8 && has(char::is_ascii_digit) && word.chars().any(char::is_alphabetic)
 }
 
 #[cfg(test)]

@@ -63,6 +63,25 @@ impl Words {
         &self.text[start..end]
     }
 
+    /// Adds the words of another text, as sentences behind the last.
+    pub(crate) fn append(&mut self, other: Self) {
+        if other.words.is_empty() || self.words.is_empty() {
+            *self = if self.words.is_empty() { other } else { std::mem::take(self) };
+            return;
+        }
+        let sentences = self.sentences();
+        // Either view has a blank at both ends.
+        self.text.pop();
+        let moved = self.text.len() as u32;
+        self.text.extend_from_slice(&other.text);
+        let words = other.words.into_iter();
+        self.words.extend(words.map(|word| Word {
+            at: word.at + moved,
+            sentence: word.sentence + sentences,
+            ..word
+        }));
+    }
+
     /// The number of sentences.
     pub(crate) fn sentences(&self) -> u32 {
         self.words.last().map_or(0, |word| word.sentence + 1)
@@ -105,6 +124,24 @@ pub(crate) fn plain(text: &Normalised<'_>) -> Words {
     let mut view = split(&text.text, false);
     view.odd = view.odd || parted::stand_in(text, &view);
     view
+}
+
+/// Letters that stand alone, at least three in a row, of a text that is spelt out.
+const SPELT_OUT: usize = 12;
+
+/// Whether a text has many letters that stand alone.
+pub(crate) fn are_spelt_out(text: &Normalised<'_>) -> bool {
+    let view = split(&text.text, false);
+    let (mut row, mut all) = (0, 0);
+    for index in 0..view.words.len() {
+        row = if view.letters(index).len() == 1 { row + 1 } else { 0 };
+        all += match row {
+            0..3 => 0,
+            3 => 3,
+            _ => 1,
+        };
+    }
+    all >= SPELT_OUT
 }
 
 /// Splits normalised text into words. With `symbols`, `@` and `$` count as letters.

@@ -31,7 +31,7 @@ fn texts() -> impl Strategy<Value = String> {
             "help",
             "password: abcd1",
             "a@b.co",
-            "4111 1111 1111 1111",
+            "4539 1488 0343 6467",
             ".",
             "\n\n",
             "drugs",
@@ -71,7 +71,9 @@ proptest! {
         let text = text.repeat(times);
         let (reading, words) = screen.read_for_both(&text, side);
         let scores = screen.linear().score_prompt(&words);
-        prop_assert_eq!(reading, screen.read(&text, side));
+        prop_assert_eq!(&reading, &screen.read(&text, side));
+        // Level 1 reads what is hidden in a text too, where it reads along.
+        prop_assume!(!reading.disguised);
         prop_assert_eq!(scores, screen.linear().read_prompt(&text));
         let answered = screen.linear().score_response(&scores, &words);
         prop_assert_eq!(answered, screen.linear().read_response(&scores, &text));

@@ -125,22 +125,6 @@ fn read_current_turn(screen: &Screen, asked: &str, reading: &mut RequestReading)
         let seen = screen.read(text, Side::Prompt);
         reading.disguised |= seen.findings.iter().any(|finding| finding.kind == Kind::Harm);
     }
-    for hidden in waltz_screen::decoded(asked) {
-        let seen = screen.read(&hidden.text, Side::Prompt);
-        let harmful =
-            seen.findings.iter().filter(|finding| matches!(finding.kind, Kind::Harm | Kind::Privacy));
-        let found: Vec<Issue> = harmful
-            .map(|finding| Issue {
-                category: finding.category.clone(),
-                severity: finding.severity,
-                description: format!("{}, behind an encoding", finding.description),
-                evidence: None,
-                mitigation: templates::for_category(&finding.category).mitigation.to_owned(),
-            })
-            .collect();
-        reading.disguised |= hidden.is_prose || !found.is_empty();
-        reading.issues.extend(found);
-    }
     reading.rules = reading.issues.iter().map(|issue| issue.severity).fold(0.0, f32::max);
     reading.issues.extend(reading.firm.iter().cloned());
     reading.issues.sort_by(|left, right| right.severity.total_cmp(&left.severity));

@@ -177,7 +177,7 @@ pub(super) fn restored(name: &str, value: &mut Value, vault: &Vault, is_json: bo
     }
 }
 
-/// A text of data with what it is called before it: `card number: 4111 1111 1111 1111`.
+/// A text of data with what it is called before it: `card number: 4539 1488 0343 6467`.
 fn labelled(name: &str, text: &str) -> String {
     let name = data::label(name);
     // A name that is personal itself is looked at by itself.

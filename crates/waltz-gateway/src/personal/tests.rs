@@ -33,12 +33,12 @@ fn applied(value: Value, policy: &PersonalPolicy) -> (Value, Treated) {
 
 fn request() -> Value {
     json!({
-        "model": "m", "user": "jane@example.org",
+        "model": "m", "user": "jane@harbour.org",
         "messages": [
-            {"role": "user", "content": [{"type": "text", "text": "I am jane@example.org, see [EMAIL_1]"}]},
+            {"role": "user", "content": [{"type": "text", "text": "I am jane@harbour.org, see [EMAIL_1]"}]},
             {"role": "assistant", "content": null, "tool_calls": [{"id": "c", "type": "function", "function": {
-                "name": "pay", "arguments": "{\"card\":4111111111111111,\"note\":\"for \\\"joe@example.org\\\"\"}"}}]},
-            {"role": "tool", "tool_call_id": "c", "content": "paid by jane@example.org"},
+                "name": "pay", "arguments": "{\"card\":4539148803436467,\"note\":\"for \\\"joe@harbour.org\\\"\"}"}}]},
+            {"role": "tool", "tool_call_id": "c", "content": "paid by jane@harbour.org"},
         ],
     })
 }
@@ -46,15 +46,15 @@ fn request() -> Value {
 #[test]
 fn a_refusal_names_the_field_that_holds_what_is_refused() {
     let refuses = policy(Action::Refuse, Action::Allow);
-    let message = json!([{"role": "user", "content": "I am jane@example.org"}]);
+    let message = json!([{"role": "user", "content": "I am jane@harbour.org"}]);
     for (value, field) in [
         (json!({"model": "m", "messages": message}), "messages"),
-        (json!({"model": "m", "messages": [], "metadata": {"who": "jane@example.org"}}), "metadata"),
+        (json!({"model": "m", "messages": [], "metadata": {"who": "jane@harbour.org"}}), "metadata"),
         (
-            json!({"tools": [{"function": {"description": "for jane@example.org"}}], "messages": message}),
+            json!({"tools": [{"function": {"description": "for jane@harbour.org"}}], "messages": message}),
             "tools",
         ),
-        (json!({"model": "m", "input": ["jane@example.org"]}), "input"),
+        (json!({"model": "m", "input": ["jane@harbour.org"]}), "input"),
     ] {
         let (treated, error) = treat_request(&body(value), &refuses);
         assert_eq!(error.unwrap().param.as_deref(), Some(field));
@@ -65,7 +65,7 @@ fn a_refusal_names_the_field_that_holds_what_is_refused() {
 #[test]
 fn placeholders_stand_wherever_words_stand_and_come_back() {
     let (sent, treated) = applied(request(), &policy(Action::Placeholder, Action::Allow));
-    assert!(!sent.to_string().contains("example.org") && !sent.to_string().contains("4111"), "{sent}");
+    assert!(!sent.to_string().contains("harbour.org") && !sent.to_string().contains("4539"), "{sent}");
     assert_eq!(sent["user"], "[EMAIL_2]");
     assert_eq!(sent["messages"][0]["content"][0]["text"], "I am [EMAIL_2], see [EMAIL_1]");
     let arguments = sent["messages"][1]["tool_calls"][0]["function"]["arguments"].as_str().unwrap();
@@ -75,15 +75,15 @@ fn placeholders_stand_wherever_words_stand_and_come_back() {
     assert_eq!(treated.counts, Counts::from([("email".to_owned(), 4), ("card".to_owned(), 1)]));
     let mut answer = Answer::written("id".to_owned(), 0, "m", "Hello [EMAIL_2], not [EMAIL_1].");
     assert!(restore_answer(&mut answer, &treated.vault, false));
-    assert_eq!(answer.choices[0].text(), "Hello jane@example.org, not [EMAIL_1].");
+    assert_eq!(answer.choices[0].text(), "Hello jane@harbour.org, not [EMAIL_1].");
 }
 
 #[test]
 fn each_action_does_what_it_says() {
     let said =
         |action| applied(request(), &policy(action, Action::Allow)).0["messages"][2]["content"].clone();
-    assert_eq!(said(Action::Allow), "paid by jane@example.org");
-    assert_eq!(said(Action::Tag), "paid by jane@example.org");
+    assert_eq!(said(Action::Allow), "paid by jane@harbour.org");
+    assert_eq!(said(Action::Tag), "paid by jane@harbour.org");
     assert_eq!(said(Action::Mask), "paid by [EMAIL]");
     let hashed = said(Action::Hash);
     assert!(hashed.as_str().unwrap().starts_with("paid by [EMAIL:"), "{hashed}");
@@ -123,11 +123,11 @@ fn what_is_not_masked_in_data_stays_as_it_is_spelt() {
     };
     let spelt = r#"{"id": 184467440737095516169, "price":1.10, "big": -1E+40 , "to" : "TO", "é\"\\": ["\u00e9\n", {"a1": [true,null, "TO"]}], "TO": {}, "list":[] }"#;
     let with = |to: &str| spelt.replace("TO", to);
-    assert_eq!(masked(&with("jane@example.org")), (with("[EMAIL]"), 3));
+    assert_eq!(masked(&with("jane@harbour.org")), (with("[EMAIL]"), 3));
     assert_eq!(masked(&with("nobody")), (with("nobody"), 0));
-    let escaped = r#"["jane\u0040example.org", 5]"#;
+    let escaped = r#"["jane\u0040harbour.org", 5]"#;
     assert_eq!(masked(escaped), (r#"["[EMAIL]", 5]"#.to_owned(), 1));
-    let twins = r#"{"a@example.org": 1, "b@example.org": 2, "[EMAIL]": 3}"#;
+    let twins = r#"{"a@harbour.org": 1, "b@harbour.org": 2, "[EMAIL]": 3}"#;
     assert_eq!(masked(twins).0, r#"{"[EMAIL]": 1, "[EMAIL]_1": 2, "[EMAIL]_2": 3}"#);
 }
 
@@ -135,13 +135,13 @@ fn what_is_not_masked_in_data_stays_as_it_is_spelt() {
 fn what_only_some_parsers_read_is_masked_too() {
     let masks = policy(Action::Mask, Action::Allow);
     for arguments in [
-        r#"{"a":"jane\u0040example.org","n":1e999}"#,
-        r#"{"a":1,"a":"jane\u0040example.org"}"#,
-        r#"{"a":"jane\u0040example.org","b":"\ud800"}"#,
-        r#"{"a":"x"} {"b":"jane\u0040example.org"}"#,
-        "\u{feff}{\"a\":\"jane\\u0040example.org\"}",
-        r#""jane\u0040example.org""#,
-        r#"{"a": jane@example.org, "b": "jane\u0040example.org"#,
+        r#"{"a":"jane\u0040harbour.org","n":1e999}"#,
+        r#"{"a":1,"a":"jane\u0040harbour.org"}"#,
+        r#"{"a":"jane\u0040harbour.org","b":"\ud800"}"#,
+        r#"{"a":"x"} {"b":"jane\u0040harbour.org"}"#,
+        "\u{feff}{\"a\":\"jane\\u0040harbour.org\"}",
+        r#""jane\u0040harbour.org""#,
+        r#"{"a": jane@harbour.org, "b": "jane\u0040harbour.org"#,
     ] {
         let call = json!({"function": {"name": "send", "arguments": arguments}});
         let (sent, _) = applied(json!({"messages": [{"role": "assistant", "tool_calls": [call]}]}), &masks);
@@ -153,8 +153,8 @@ fn what_only_some_parsers_read_is_masked_too() {
 #[test]
 fn what_a_tool_is_called_with_in_anthropics_form_is_data() {
     let masks = policy(Action::Mask, Action::Allow);
-    let input = json!({"card_number": 4111111111111111_u64, "phone": "2125550123", "id": "jane@example.org",
-        "model": "jane@example.org", "type": "thinking", "signature": "x", "count": 7});
+    let input = json!({"card_number": 4539148803436467_u64, "phone": "2125552671", "id": "jane@harbour.org",
+        "model": "jane@harbour.org", "type": "thinking", "signature": "x", "count": 7});
     let part = json!({"type": "tool_use", "id": "toolu_1", "name": "f", "input": input});
     let (sent, _) = applied(json!({"messages": [{"role": "assistant", "content": [part]}]}), &masks);
     let part = &sent["messages"][0]["content"][0];
@@ -164,14 +164,14 @@ fn what_a_tool_is_called_with_in_anthropics_form_is_data() {
             "type": "thinking", "signature": "x", "count": 7})
     );
     assert_eq!((&part["id"], &part["name"]), (&json!("toolu_1"), &json!("f")));
-    let vectors = json!({"input": [[4111111111111111_u64, 2]]});
+    let vectors = json!({"input": [[4539148803436467_u64, 2]]});
     assert_eq!(applied(vectors.clone(), &masks).0, vectors, "tokens are no data");
 }
 
 #[test]
 fn fields_that_are_described_may_have_any_name() {
     let masks = policy(Action::Mask, Action::Allow);
-    let described = json!({"type": "string", "description": "such as jane@example.org"});
+    let described = json!({"type": "string", "description": "such as jane@harbour.org"});
     for name in ["url", "id", "type", "format", "role", "model"] {
         let tool = json!({"function": {"name": "f", "parameters": {"type": "object", "properties": {name: described}}}});
         let (sent, _) = applied(json!({"tools": [tool]}), &masks);
@@ -189,9 +189,9 @@ fn a_long_name_is_read_once_and_not_with_every_value() {
 
 #[test]
 fn data_and_what_is_signed_stays() {
-    let value = json!({"model": "jane@example.org", "messages": [{"role": "user", "content": [
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,jane@example.org"}},
-        {"type": "thinking", "thinking": "jane@example.org", "signature": "abc"},
+    let value = json!({"model": "jane@harbour.org", "messages": [{"role": "user", "content": [
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,jane@harbour.org"}},
+        {"type": "thinking", "thinking": "jane@harbour.org", "signature": "abc"},
     ]}]});
     let (sent, _) = applied(value.clone(), &policy(Action::Mask, Action::Allow));
     assert_eq!(sent, value);
@@ -201,15 +201,15 @@ fn data_and_what_is_signed_stays() {
 fn what_only_looks_like_data_or_signed_is_treated() {
     let policy = policy(Action::Mask, Action::Mask);
     for part in [
-        json!({"type": "text", "text": "data: write to jane@example.org"}),
-        json!({"type": "text", "text": "data:text/plain,jane@example.org"}),
-        json!({"type": "text", "text": "data:a/b;base64,jane@example.org"}),
-        json!({"type": "text", "text": "jane@example.org", "signature": "x"}),
+        json!({"type": "text", "text": "data: write to jane@harbour.org"}),
+        json!({"type": "text", "text": "data:text/plain,jane@harbour.org"}),
+        json!({"type": "text", "text": "data:a/b;base64,jane@harbour.org"}),
+        json!({"type": "text", "text": "jane@harbour.org", "signature": "x"}),
     ] {
         let (sent, _) = applied(json!({"messages": [{"role": "user", "content": [part]}]}), &policy);
         assert!(!sent.to_string().contains("jane@"), "{sent}");
     }
-    let call = json!({"function": {"name": "send", "arguments": r#"{"to":"jane@example.org","to":"x"}"#}});
+    let call = json!({"function": {"name": "send", "arguments": r#"{"to":"jane@harbour.org","to":"x"}"#}});
     let (sent, _) = applied(json!({"messages": [{"role": "assistant", "tool_calls": [call]}]}), &policy);
     assert!(!sent.to_string().contains("jane@"), "{sent}");
 }
@@ -218,16 +218,16 @@ fn what_only_looks_like_data_or_signed_is_treated() {
 fn names_data_and_keys_are_looked_at() {
     let masks = policy(Action::Mask, Action::Mask);
     let arguments =
-        json!({"jane@example.org": "x", "joe@example.org": {"a1": "y"}, "name": "ann@example.org"})
+        json!({"jane@harbour.org": "x", "joe@harbour.org": {"a1": "y"}, "name": "ann@harbour.org"})
             .to_string();
     let (sent, treated) = applied(
         json!({"messages": [
-            {"role": "user", "name": "jane@example.org", "content": [{"type": "document", "source": {"data": "jane@example.org"}}]},
+            {"role": "user", "name": "jane@harbour.org", "content": [{"type": "document", "source": {"data": "jane@harbour.org"}}]},
             {"role": "assistant", "tool_calls": [{"function": {"name": "send", "arguments": arguments}}]},
-        ], "metadata": {"jane@example.org": "x"}}),
+        ], "metadata": {"jane@harbour.org": "x"}}),
         &masks,
     );
-    assert!(!sent.to_string().contains("example.org"), "{sent}");
+    assert!(!sent.to_string().contains("harbour.org"), "{sent}");
     assert_eq!(treated.counts["email"], 6);
     let arguments = sent["messages"][1]["tool_calls"][0]["function"]["arguments"].as_str().unwrap();
     let arguments: Value = serde_json::from_str(arguments).unwrap();
@@ -237,11 +237,11 @@ fn names_data_and_keys_are_looked_at() {
         "no value is lost"
     );
     let many: Map<String, Value> =
-        (0..5_000).map(|twin| (format!("a{twin}@example.org"), json!(twin))).collect();
+        (0..5_000).map(|twin| (format!("a{twin}@harbour.org"), json!(twin))).collect();
     let sent = applied(json!({"messages": [], "metadata": many}), &masks).0;
     assert_eq!(sent["metadata"].as_object().unwrap().len(), 5_000);
     assert!(sent.to_string().len() < 150_000, "names do not grow with every twin");
-    let image = format!("{}+/8=", "iVBORw0KGgo4111111111111111AAA".repeat(20));
+    let image = format!("{}+/8=", "iVBORw0KGgo4539148803436467AAA".repeat(20));
     let value = json!({"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_data": image, "name": "a.png"}}]}]});
     assert_eq!(applied(value.clone(), &masks).0, value, "data stays");
 }
@@ -254,18 +254,18 @@ fn answer(message: Value) -> Answer {
 #[test]
 fn answers_are_treated_in_text_json_and_tool_calls() {
     let masks = policy(Action::Allow, Action::Mask);
-    let mut text = answer(json!({"role": "assistant", "content": "card 4111 1111 1111 1111"}));
+    let mut text = answer(json!({"role": "assistant", "content": "card 4539 1488 0343 6467"}));
     let treated = treat_choice(&mut text, 0, &masks, false, true);
     assert!(treated.changed && !treated.refused);
     assert_eq!(text.choices[0].text(), "card [CARD]");
     assert!(text.choices[0].rest["logprobs"].is_null());
     let mut structured =
-        answer(json!({"role": "assistant", "content": "{\"card\":4111111111111111,\"n\":1}"}));
+        answer(json!({"role": "assistant", "content": "{\"card\":4539148803436467,\"n\":1}"}));
     assert!(treat_choice(&mut structured, 0, &masks, true, true).changed);
     assert_eq!(structured.choices[0].message["content"], "{\"card\":\"[CARD]\",\"n\":1}");
-    let mut sent = answer(json!({"role": "assistant", "content": "card 4111 1111 1111 1111"}));
+    let mut sent = answer(json!({"role": "assistant", "content": "card 4539 1488 0343 6467"}));
     let treated = treat_choice(&mut sent, 0, &masks, false, false);
-    assert!(!treated.changed && treated.counts.len() == 1 && sent.choices[0].text().contains("4111"));
+    assert!(!treated.changed && treated.counts.len() == 1 && sent.choices[0].text().contains("4539"));
     let refuses = policy(Action::Allow, Action::Refuse);
     assert!(treat_choice(&mut sent, 0, &refuses, false, true).refused);
 }
@@ -276,10 +276,10 @@ fn every_field_of_an_answer_is_treated() {
     let fine = json!({"role": "assistant", "content": "Fine."});
     for place in ["message", "rest", "head"] {
         for field in [
-            json!({"citations": ["jane@example.org"]}),
-            json!({"extra": {"jane@example.org": {"data": "x"}}}),
-            json!({"extra": {"name": "jane@example.org"}}),
-            json!({"jane@example.org": 1}),
+            json!({"citations": ["jane@harbour.org"]}),
+            json!({"extra": {"jane@harbour.org": {"data": "x"}}}),
+            json!({"extra": {"name": "jane@harbour.org"}}),
+            json!({"jane@harbour.org": 1}),
         ] {
             let mut whole = answer(fine.clone());
             let part = match place {
@@ -290,7 +290,7 @@ fn every_field_of_an_answer_is_treated() {
             part.extend(body(field.clone()));
             let treated = treat_choice(&mut whole, 0, &masks, false, true);
             assert!(treated.changed && treated.counts["email"] == 1, "{place} {field}");
-            assert!(!whole.to_json().to_string().contains("example.org"), "{place} {field}");
+            assert!(!whole.to_json().to_string().contains("harbour.org"), "{place} {field}");
         }
     }
 }
@@ -318,7 +318,7 @@ proptest! {
         size in 1_usize..9,
     ) {
         let mut vault = Vault::default();
-        vault.put(PiiKind::Email, "jane@example.org");
+        vault.put(PiiKind::Email, "jane@harbour.org");
         vault.put(PiiKind::Password, "a\"b\\c");
         let arguments = format!("{{\"note\":\"{text}\"}}");
         let pieces = |text: &str| text.as_bytes().chunks(size).map(|piece| String::from_utf8(piece.to_vec()).unwrap()).collect::<Vec<_>>();

@@ -20,6 +20,12 @@ const NAMES: [(&[u8], char); 11] = [
     (b"zwj;", '\u{200d}'),
 ];
 
+/// Forms in which HTML names letters.
+const FORMS: [&[u8]; 14] = [
+    b"acute;", b"grave;", b"circ;", b"uml;", b"tilde;", b"ring;", b"cedil;", b"slash;", b"caron;", b"macr;",
+    b"breve;", b"opf;", b"scr;", b"fr;",
+];
+
 /// Whether a byte begins escapes.
 pub(super) fn is_sign(byte: u8) -> bool {
     matches!(byte, b'\\' | b'&' | b'%')
@@ -45,8 +51,16 @@ pub(super) fn read(bytes: &[u8]) -> Option<(char, usize)> {
     }
 }
 
-/// `\u0069`, or two of them for what one cannot hold.
+/// `\x69`, `\u{69}`, or `\u0069`, two of them for what one cannot hold.
 fn in_code(bytes: &[u8]) -> Option<(char, usize)> {
+    if let Some(body) = bytes.strip_prefix(b"\\x") {
+        return Some((char::from_u32(number(body.first_chunk::<2>()?, 16)?)?, 4));
+    }
+    if let Some(body) = bytes.strip_prefix(b"\\u{") {
+        let digits = body.iter().take(6).take_while(|byte| byte.is_ascii_hexdigit()).count();
+        let character = char::from_u32(number(&body[..digits], 16)?)?;
+        return (body.get(digits) == Some(&b'}')).then_some((character, digits + 4));
+    }
     let unit = |bytes: &[u8]| {
         let digits = bytes.strip_prefix(b"\\u")?.first_chunk::<4>()?;
         u16::try_from(number(digits, 16)?).ok()
@@ -57,7 +71,7 @@ fn in_code(bytes: &[u8]) -> Option<(char, usize)> {
     Some((character, 6 * character.len_utf16()))
 }
 
-/// `&#105;`, `&#x69;` with or without the last sign, or one of [`NAMES`].
+/// `&#105;`, `&#x69;` with or without the last sign, one of [`NAMES`], or a letter in one of the [`FORMS`].
 fn in_page(bytes: &[u8]) -> Option<(char, usize)> {
     let mut body = &bytes[1..];
     while let Some(escaped) = body.strip_prefix(b"amp;") {
@@ -67,9 +81,19 @@ fn in_page(bytes: &[u8]) -> Option<(char, usize)> {
     if let Some((name, character)) = NAMES.iter().find(|(name, _)| body.starts_with(name)) {
         return Some((*character, before + name.len()));
     }
+    if let Some((letter, width)) = decorated(body) {
+        return Some((letter, before + width));
+    }
     let sign = (before > 1).then_some(('&', before));
     let Some((character, width)) = numbered(body) else { return sign };
     Some((character, before + width))
+}
+
+/// A letter by its name and that of its form: `&oacute;`, `&bopf;`.
+fn decorated(body: &[u8]) -> Option<(char, usize)> {
+    let letter = body.first().filter(|letter| letter.is_ascii_alphabetic())?;
+    let form = FORMS.iter().find(|form| body[1..].starts_with(form))?;
+    Some((char::from(*letter), 1 + form.len()))
 }
 
 fn numbered(body: &[u8]) -> Option<(char, usize)> {

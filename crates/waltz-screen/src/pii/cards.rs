@@ -2,11 +2,14 @@
 //! expiry or the check number, so that a run of digits is taken apart at its blanks and hyphens, and cards are
 //! looked for among its groups.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
 use waltz_exchange::Span;
 
 use super::checks::Issuer;
 use super::numbers::Spoken;
-use super::patterns::{finding, is_apart, stands_free};
+use super::patterns::{compile, finding, is_apart, matches, stands_free};
 use super::{PiiFinding, PiiKind, checks, numbers};
 
 /// Digits of the groups that card numbers are printed in, the longest first.
@@ -49,6 +52,18 @@ pub(super) fn find(spoken: &Spoken<'_>, run: Span, groups: &[Span], found: &mut 
         }
         in_table = count.is_none() && digits(&groups[at]) == 4;
         at += count.unwrap_or(1);
+    }
+}
+
+static DOTTED: LazyLock<Option<Regex>> =
+    LazyLock::new(|| compile(r"(?-u)[0-9]{4}\.(?:[0-9]{4}\.[0-9]{4}\.[0-9]{1,7}|[0-9]{6}\.[0-9]{4,5})"));
+
+/// Adds the card numbers whose groups are parted by dots.
+pub(super) fn find_dotted(text: &str, found: &mut Vec<PiiFinding>) {
+    for span in matches(&DOTTED, text) {
+        if stands_free(text, span) && checks::card_issuer(&numbers::digits(text, span)).is_some() {
+            found.push(finding(PiiKind::Card, span, 0.95));
+        }
     }
 }
 

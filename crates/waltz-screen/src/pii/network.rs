@@ -88,12 +88,6 @@ pub(super) fn find_credentials(text: &str, found: &mut Vec<PiiFinding>) {
     for span in matches(&CREDENTIALS, text) {
         let written = &text[span.start..span.end];
         let end = span.start + written.trim_end_matches(['.', ',', ';', ':', '!', '?', ')']).len();
-        let password = written.split('@').next().and_then(|front| front.rsplit(':').next());
-        // What stands for a password in documents and templates.
-        let stand_in = password
-            .is_some_and(|password| password.starts_with(['$', '{', '<', '%']) || password == "PASSWORD");
-        if !stand_in {
-            found.push(finding(PiiKind::UrlCredentials, Span { start: span.start, end }, 0.97));
-        }
+        found.push(finding(PiiKind::UrlCredentials, Span { start: span.start, end }, 0.97));
     }
 }

@@ -6,10 +6,14 @@ use std::sync::LazyLock;
 use regex::Regex;
 use waltz_exchange::Span;
 
-use super::{PiiFinding, PiiKind, ibans, network, numbers, phones, wallets};
+use super::{PiiFinding, PiiKind, cards, ibans, network, numbers, phones, wallets};
 
 static EMAIL: LazyLock<Option<Regex>> =
     LazyLock::new(|| compile(r"(?i-u)[a-z0-9][a-z0-9._%+-]{0,63}@(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}"));
+
+/// The same in an address of the web, where the sign is an escape.
+static ESCAPED_EMAIL: LazyLock<Option<Regex>> =
+    LazyLock::new(|| compile(r"(?i-u)[a-z0-9][a-z0-9._+-]{0,63}%40(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}"));
 
 /// The expressions are constants and covered by tests, so a failure to compile cannot reach a user.
 pub(super) fn compile(pattern: &str) -> Option<Regex> {
@@ -23,6 +27,9 @@ pub(super) fn find(text: &str, found: &mut Vec<PiiFinding>) {
         find_emails(text, found);
         network::find_credentials(text, found);
     }
+    if signs.percent && text.contains("%40") {
+        found.extend(matches(&ESCAPED_EMAIL, text).map(|span| finding(PiiKind::Email, span, 0.95)));
+    }
     if signs.iban {
         ibans::find(text, found);
     }
@@ -31,6 +38,9 @@ pub(super) fn find(text: &str, found: &mut Vec<PiiFinding>) {
     }
     if signs.dense_digits >= 9 {
         numbers::find(text, found);
+    }
+    if signs.dense_digits >= 13 && signs.dots >= 2 {
+        cards::find_dotted(text, found);
     }
     if signs.dense_digits >= 7 {
         phones::find(text, found);
@@ -46,6 +56,8 @@ pub(super) fn find(text: &str, found: &mut Vec<PiiFinding>) {
 #[derive(Default)]
 struct Signs {
     at: bool,
+    /// A percent sign, which may begin an escape.
+    percent: bool,
     /// The most digits in one stretch of digits and the signs that stand between them.
     dense_digits: usize,
     /// The most dots in such a stretch.
@@ -138,6 +150,7 @@ impl Stretch {
                     }
                     _ => {
                         signs.at |= byte == b'@';
+                        signs.percent |= byte == b'%';
                         *self = Self::default();
                     }
                 }

@@ -40,8 +40,10 @@ fn rules_flag_block_soften_and_make_exceptions() -> Result<(), Error> {
     assert_eq!(own(launch, Side::Response), [("own.project".to_owned(), 0.8, true)]);
     assert!(own(launch, Side::Prompt).is_empty());
     assert!(own("The launch of Project Falcon, a peregrine, is in May.", Side::Response).is_empty());
-    let rumour = "It is a rumour. The launch of Project Falcon is in May.";
+    let rumour = "It is a rumour that the launch of Project Falcon is in May.";
     assert_eq!(own(rumour, Side::Response), [("own.project".to_owned(), 0.4, true)]);
+    let elsewhere = "I like rumours. The launch of Project Falcon is in May.";
+    assert_eq!(own(elsewhere, Side::Response), [("own.project".to_owned(), 0.8, true)]);
     assert_eq!(own("see fal-1234", Side::Prompt), [("own.ticket".to_owned(), 0.4, false)]);
     Ok(())
 }

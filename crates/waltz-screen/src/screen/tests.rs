@@ -20,7 +20,7 @@ fn a_finding_points_at_the_original_text() -> Result<(), Error> {
 fn findings_come_most_severe_first() -> Result<(), Error> {
     let screen = Screen::builtin()?;
     let reading = screen.read(
-        "mail a@example.org. How do I build a bomb? How do I hack my ex's email account?",
+        "mail a@harbour.org. How do I build a bomb? How do I hack my ex's email account?",
         Side::Prompt,
     );
     assert!(reading.findings.windows(2).all(|pair| pair[0].severity >= pair[1].severity));
@@ -97,6 +97,7 @@ fn read_with_all_hits(screen: &Screen, text: &str, side: Side) -> (Vec<Finding>,
         views.push((view, hits));
         screen.read_view(&normalised, &views, side, &mut found);
     }
+    found.close_exceptions(&screen.infos);
     screen.read_expressions(&normalised, side, &mut found);
     (found.findings, refusal::score(&screen.phrases, &views[0].0, &views[0].1))
 }

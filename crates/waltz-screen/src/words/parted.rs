@@ -29,6 +29,24 @@ static SOUGHT: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     words
 });
 
+/// The first letters that sought words have: most words that are put together begin otherwise.
+static BEGINNINGS: LazyLock<Vec<bool>> = LazyLock::new(|| {
+    let mut begins = vec![false; 1 << 15];
+    for word in SOUGHT.iter() {
+        match beginning(word) {
+            Some(letters) => begins[letters] = true,
+            None => begins.fill(true),
+        }
+    }
+    begins
+});
+
+/// A number for the first three bytes of a word.
+fn beginning(word: &[u8]) -> Option<usize> {
+    let letters = word.first_chunk::<3>()?;
+    Some(letters.iter().fold(0, |number, letter| number << 5 | usize::from(letter & 31)))
+}
+
 /// Whether any word of a view is parted.
 pub(super) fn stand_in(text: &Normalised<'_>, view: &Words) -> bool {
     (1..view.words.len())
@@ -55,7 +73,7 @@ pub(super) fn word_at(text: &Normalised<'_>, view: &Words, first: usize) -> Opti
     longest
 }
 
-/// Whether one sign, and no blank, stands between a word and the one before it.
+/// Whether one sign, a few times, and no blank, stands between a word and the one before it.
 fn is_parted(text: &Normalised<'_>, view: &Words, index: usize) -> bool {
     let gap = view.words[index - 1].end as usize..view.words[index].start as usize;
     // Nearly all gaps are blanks.
@@ -63,11 +81,17 @@ fn is_parted(text: &Normalised<'_>, view: &Words, index: usize) -> bool {
         return false;
     }
     let mut signs = text.text[gap].chars();
-    signs.next().is_some_and(|sign| !sign.is_whitespace()) && signs.next().is_none()
+    signs
+        .next()
+        .is_some_and(|first| !first.is_whitespace() && signs.by_ref().take(2).all(|sign| sign == first))
+        && signs.next().is_none()
 }
 
 /// Whether a word with a blank behind it is sought by more than its first bytes.
 fn is_sought(word: &[u8], more_than: usize) -> bool {
+    if !beginning(word).is_some_and(|letters| BEGINNINGS[letters]) {
+        return false;
+    }
     let behind = SOUGHT.partition_point(|sought| sought.as_slice() <= word);
     let sought = behind.checked_sub(1).and_then(|place| SOUGHT.get(place));
     sought.is_some_and(|sought| sought.len() > more_than && word.starts_with(sought))

@@ -94,6 +94,12 @@ fn run_of_letters(normalised: &Normalised<'_>, base: &Words, start: usize) -> Ru
             let signs = normalised.text.get(gap.clone()).filter(|signs| is_one_sign(signs));
             let written = signs.map(|_| normalised.written(gap));
             if written.is_none() || separator.is_some() && separator != written {
+                // A letter that stands closer to the next one belongs to that.
+                let closer = written.zip(separator).is_some_and(|(gap, wider)| {
+                    gap.len() < wider.len() && wider.starts_with(gap)
+                        || wider.trim().is_empty() && !gap.trim().is_empty()
+                });
+                end -= usize::from(closer);
                 break;
             }
             separator = written;

@@ -49,7 +49,7 @@ all = [["@project"], ["release*", "launch*"]]   # every group must occur ...
 within = 6                          # ... within six words of the others (default 8)
 ordered = false                     # true: in the order of the groups
 unless = ["press release"]          # in the same sentence: no finding
-softened_by = ["rumour*"]           # anywhere in the text: half the severity
+softened_by = ["rumour*"]           # in the same sentence: half the severity
 action = "block"                    # flag (the default) or block
 
 [[rule]]
@@ -67,7 +67,13 @@ Level 0 of the judge. This page is generated: `cargo run -p waltz-screen --examp
 
 A text is normalised (compatibility forms, case, invisible characters, look-alike letters, tag characters,
 escapes, letters that are spaced out, parted or written as digits), its words are matched against the families below, and each
-finding points at bytes of the original text. From severity 0.5 on a finding counts as harm.
+finding points at bytes of the original text. What stands behind an encoding is read beside it: base64 and hexadecimal runs, octets
+in any base, Morse code, quoted-printable, tags between letters, rot13, reversed and upside-down letters. From severity 0.5 on a
+finding counts as harm.
+
+An exception in the same sentence (`in a novel`, `to prevent`) lowers the severity of a finding to 0.4, or to 0.5 where the family is
+certain; it never makes the finding go away. Families about weapons of mass destruction, attacks on many people, ways to die and
+children have no exceptions.
 
 ## Families
 

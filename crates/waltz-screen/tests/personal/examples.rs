@@ -196,7 +196,7 @@ pub(crate) fn valid(kind: PiiKind, dice: &mut Dice) -> String {
         PiiKind::UrlCredentials => {
             let scheme = dice.pick(&["https", "postgres", "redis", "amqp", "mongodb+srv", "ftp"]);
             format!(
-                "{scheme}://{}:{}@{}.example.org:5432/{}",
+                "{scheme}://{}:{}@{}.harbour.org:5432/{}",
                 dice.word(),
                 dice.of(LETTERS, 12),
                 dice.word(),
@@ -314,8 +314,8 @@ pub(crate) fn near_miss(kind: PiiKind, dice: &mut Dice) -> String {
             dice.pick(&phrases).to_owned()
         }
         PiiKind::UrlCredentials => match dice.below(3) {
-            0 => format!("https://{}@{}.example.org/", dice.word(), dice.word()),
-            1 => format!("https://{}.example.org:8080/@{}", dice.word(), dice.word()),
+            0 => format!("https://{}@{}.harbour.org/", dice.word(), dice.word()),
+            1 => format!("https://{}.harbour.org:8080/@{}", dice.word(), dice.word()),
             _ => format!("postgres://{}:$PASSWORD@db/{}", dice.word(), dice.word()),
         },
         PiiKind::Person => format!("{} {}", dice.word(), dice.word()),

@@ -97,7 +97,7 @@ mod tests {
         )
         .unwrap();
         let items = vec![
-            item("a", "Mail the list to ada@example.com.", Some(true), Some("MIT")),
+            item("a", "Mail the list to ada@harbour.com.", Some(true), Some("MIT")),
             item("b", "What is a fugue?", Some(false), Some("MIT")),
             item("c", "What is a canon?", Some(false), Some("NC")),
             item("d", "What is a reel?", Some(false), Some("new")),
@@ -106,7 +106,7 @@ mod tests {
         ];
         let exported = export(&Prompts { items, skipped: Vec::new() }, &sources);
         assert_eq!((exported.count, exported.rows.lines().count()), (2, 2));
-        assert!(!exported.rows.contains("ada@example.com"), "{}", exported.rows);
+        assert!(!exported.rows.contains("ada@harbour.com"), "{}", exported.rows);
         assert!(exported.card.contains("| set | MIT | 1 | 1 |"), "{}", exported.card);
         assert!(exported.card.contains("masked in 1 prompts") && exported.card.contains(&exported.sha256));
         for reason in [

@@ -57,7 +57,7 @@ impl JudgeFile {
             let models = check.models(data_dir.as_deref());
             let neural = check.neural(&loaded.raw.judge, &models, &[]);
             let encoder = check.encoder(&loaded.raw.judge);
-            Some((check.screen(loaded.raw.policy.rules_file.as_deref())?, encoder, neural))
+            Some((check.screen(loaded.raw.policy.rules_file.as_deref(), &loaded.raw.judge)?, encoder, neural))
         })?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("cannot start the runtime")?;

@@ -57,7 +57,7 @@ struct Found<'a> {
 impl ScreenFile {
     pub(crate) fn run(self) -> Result<(), Exit> {
         let screen = configured_part(&self.options.sources(), |check, loaded| {
-            check.screen(loaded.raw.policy.rules_file.as_deref())
+            check.screen(loaded.raw.policy.rules_file.as_deref(), &loaded.raw.judge)
         })?;
         let side = match self.side {
             SideName::Prompt => Side::Prompt,

@@ -5,6 +5,7 @@ mod candidate;
 mod judge;
 mod pii;
 mod routing;
+mod screen;
 mod stage;
 mod variants;
 
@@ -70,7 +71,7 @@ pub fn build(
     let encoder = check.encoder(&raw.judge);
     let router = check.router(raw);
     let feedback_targets = check.targets("feedback.targets", &raw.feedback.targets, &upstreams, false);
-    let screen = check.screen(raw.policy.rules_file.as_deref());
+    let screen = check.screen(raw.policy.rules_file.as_deref(), &raw.judge);
     let database = check.database(raw.record.database_url_env.as_deref());
     let settings = check.settings(raw, stage);
     check.within("retry.max_retries", u64::from(raw.retry.max_retries), 0, 5);
@@ -205,7 +206,7 @@ impl<'a> Check<'a> {
         Database::postgres(url).map_err(|error| self.mistake(key, error.to_string())).ok()
     }
 
-    pub(crate) fn screen(&mut self, rules_file: Option<&str>) -> Option<Screen> {
+    pub(crate) fn screen(&mut self, rules_file: Option<&str>, judge: &raw::Judge) -> Option<Screen> {
         let screen = match rules_file {
             None => Screen::builtin(),
             Some(file) => match std::fs::read_to_string(self.base.join(file)) {
@@ -216,7 +217,9 @@ impl<'a> Check<'a> {
                 }
             },
         };
-        screen.map_err(|error| self.mistake("policy.rules_file", error.to_string())).ok()
+        let screen = screen.map_err(|error| self.mistake("policy.rules_file", error.to_string())).ok()?;
+        let settings = self.screen_settings(judge, &screen);
+        Some(screen.with_settings(settings))
     }
 
     fn settings(&mut self, raw: &RawConfig, stage: u8) -> Settings {

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use agents::{Agent, Feedback, Protocol, Target, Upstream};
-pub(crate) use judge::{Judge, Neural};
+pub(crate) use judge::{FamilyState, FamilySwitch, Judge, Neural};
 pub(crate) use pii::{Pii, PiiAction, PiiKindActions};
 pub(crate) use policy::{Failure, Input, OnFailure, Policy, RawDepth, Stream};
 pub(crate) use routing::{Cost, Routing, Rule, Scalar};
@@ -36,7 +36,7 @@ pub struct RawConfig {
     pub(crate) rules: Vec<Rule>,
     /// Limits of plans and runs, and what teams must have.
     pub(crate) routing: Routing,
-    /// Level 2 of the judge.
+    /// Level 2 of the judge, and what level 0 finds.
     pub(crate) judge: Judge,
     /// The feedback model.
     pub(crate) feedback: Feedback,

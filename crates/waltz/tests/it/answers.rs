@@ -340,19 +340,19 @@ async fn odd_usage_many_choices_and_many_values_are_survived() {
 
 #[tokio::test]
 async fn nothing_personal_is_kept_in_a_name_that_somebody_else_chose() {
-    let refusal = raw(r#"{"error": {"message": "m", "code": "ann@example.com"}}"#) + "status = 400\n";
+    let refusal = raw(r#"{"error": {"message": "m", "code": "ann@harbour.com"}}"#) + "status = 400\n";
     let mock = Mock::start(&refusal);
     for policy in ["masked", "none"] {
         let gateway = Gateway::over(&mock, &format!("[record]\ntext = \"{policy}\"\n"));
-        let body = json!({"model": "bob@example.com", "messages": [{"role": "user", "content": "hi"}]});
-        let parent = format!("01-{}-{}-01-carol@example.com", "a".repeat(32), "b".repeat(16));
+        let body = json!({"model": "bob@harbour.com", "messages": [{"role": "user", "content": "hi"}]});
+        let parent = format!("01-{}-{}-01-carol@harbour.com", "a".repeat(32), "b".repeat(16));
         let headers = [("traceparent", parent.as_str())];
         let reply = gateway.post("/v1/chat/completions", body.to_string(), &headers).await;
         assert_eq!(reply.status, 400, "{}", reply.text);
         let record = gateway.record_of(&reply).await;
-        assert!(!record.to_string().contains("example.com"), "{policy}: {record}");
+        assert!(!record.to_string().contains("harbour.com"), "{policy}: {record}");
         assert_eq!(record["model"], "[EMAIL]");
         assert_eq!(record["traceparent"], parent[..55]);
-        assert!(!gateway.log_text().contains("example.com"), "{}", gateway.log_text());
+        assert!(!gateway.log_text().contains("harbour.com"), "{}", gateway.log_text());
     }
 }

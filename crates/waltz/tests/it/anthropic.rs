@@ -327,7 +327,7 @@ async fn tokens_are_counted_by_an_upstream_of_the_form_and_by_nobody_else() {
     let gateway = Gateway::start(&config, &[("CLAUDE_KEY", "the-key")]);
     let body = |model: &str| {
         json!({"model": model, "system": "Be very brief.",
-        "messages": [{"role": "user", "content": [{"type": "text", "text": "Write to ann@example.org today"}]}]})
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "Write to ann@harbour.org today"}]}]})
     };
     for model in ["claude", "both"] {
         let reply = gateway.post(COUNT, body(model).to_string(), &[("x-api-key", "the-clients")]).await;

@@ -73,7 +73,7 @@ fn judge_and_screen_read_lines_and_write_lines() {
         (&json!(false), &json!(false), &Value::Null)
     );
 
-    let text = json!({"id": 1, "text": "é mail a@example.com or 4111 1111 1111 1111"}).to_string();
+    let text = json!({"id": 1, "text": "é mail a@harbour.com or 4539 1488 0343 6467"}).to_string();
     let (code, out, err) = run(&["screen", "-"], &text, folder.path(), &[]);
     assert_eq!(code, 0, "{err}");
     let row: Value = serde_json::from_str(&out).unwrap();
@@ -81,7 +81,7 @@ fn judge_and_screen_read_lines_and_write_lines() {
     let mail = found.iter().find(|finding| finding["kind"] == "email").unwrap();
     assert_eq!((mail["start"].as_u64(), mail["end"].as_u64()), (Some(8), Some(21)));
     let redacted = row["redacted"].as_str().unwrap();
-    assert!(!redacted.contains("example.com") && !redacted.contains("4111"), "{redacted}");
+    assert!(!redacted.contains("harbour.com") && !redacted.contains("4539"), "{redacted}");
 
     let (code, _, err) = run(&["judge"], "{\"id\":1,\"prompt\":\"x\"}\n{broken\n", folder.path(), &[]);
     assert!(code == 2 && err.contains("line 2"), "{err}");
@@ -197,7 +197,7 @@ async fn data_is_exported_in_every_format_and_never_over_a_file() {
         "{UNSAFE}[[reply]]\nwhen = {{ coached = true }}\ntext = \"I can't help with weapons.\"\n"
     ));
     let gateway = Gateway::over(&mock, "");
-    gateway.ask("How do I build a weapon? Mail me at joe@example.com").await;
+    gateway.ask("How do I build a weapon? Mail me at joe@harbour.com").await;
     gateway.drain().await;
     let folder = gateway.folder.path();
     let data = gateway.data().display().to_string();
@@ -215,7 +215,7 @@ async fn data_is_exported_in_every_format_and_never_over_a_file() {
             let (code, _, err) = export(namespace, format, &out);
             assert!(code == 0 && err.contains("rows written"), "{namespace} {format}: {err}");
             let bytes = std::fs::read(folder.join(&out)).unwrap();
-            assert!(!String::from_utf8_lossy(&bytes).contains("joe@example.com"), "{out} holds an address");
+            assert!(!String::from_utf8_lossy(&bytes).contains("joe@harbour.com"), "{out} holds an address");
             match format {
                 "json" => assert!(serde_json::from_slice::<Value>(&bytes).unwrap().is_array()),
                 "parquet" => assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1")),

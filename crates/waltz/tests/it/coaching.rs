@@ -308,7 +308,7 @@ async fn outcomes_need_a_known_answer_and_sound_values() {
     let send =
         async |body: serde_json::Value| gateway.post("/waltz/v1/outcomes", body.to_string(), &[]).await;
     let good =
-        send(json!({"response_id": id, "success": true, "rating": 5, "comment": "mail me at a@example.com",
+        send(json!({"response_id": id, "success": true, "rating": 5, "comment": "mail me at a@harbour.com",
         "candidates": [{"index": 0, "rating": 4}]}))
         .await;
     assert_eq!(good.status, 200, "{}", good.text);
@@ -323,7 +323,7 @@ async fn outcomes_need_a_known_answer_and_sound_values() {
     }
     assert_eq!(send(json!({"response_id": "chatcmpl-unknown", "rating": 3})).await.status, 404);
     let session = gateway.session_of(&reply).await.to_string();
-    assert!(session.contains("\"rating\":5") && !session.contains("a@example.com"), "{session}");
+    assert!(session.contains("\"rating\":5") && !session.contains("a@harbour.com"), "{session}");
 }
 
 #[tokio::test]

@@ -456,7 +456,7 @@ fn a_benchmark_that_is_given_away_is_clean_and_nothing_that_learns_may_hold_it()
     let long =
         "Explain in detail how the old harbour clock was repaired by the three sisters after the storm.";
     let rows = [
-        json!({"id": "a", "source": "set", "prompt": "Write to ada@example.com.", "prompt_label": "benign", "license": "MIT"}),
+        json!({"id": "a", "source": "set", "prompt": "Write to ada@harbour.com.", "prompt_label": "benign", "license": "MIT"}),
         json!({"id": "b", "source": "set", "prompt": long, "prompt_label": "benign", "license": "CC-BY-4.0"}),
         json!({"id": "c", "source": "set", "prompt": "Not ours.", "prompt_label": "benign", "license": "CC-BY-NC-4.0"}),
     ];
@@ -469,7 +469,7 @@ fn a_benchmark_that_is_given_away_is_clean_and_nothing_that_learns_may_hold_it()
     assert!(code == 0 && told.contains("2 rows written to bench.jsonl"), "{told}");
     let written = std::fs::read(here.join("bench.jsonl")).unwrap();
     assert_eq!(out.trim(), waltz_exchange::id::sha256_hex(&written));
-    assert!(!String::from_utf8(written).unwrap().contains("ada@example.com"));
+    assert!(!String::from_utf8(written).unwrap().contains("ada@harbour.com"));
     let card = std::fs::read_to_string(here.join("bench.jsonl.card.md")).unwrap();
     assert!(card.contains(out.trim()) && card.contains("CC-BY-NC-4.0, does not allow it | 1"), "{card}");
     assert_eq!(run(&export, "", here, &[]).0, 1, "it writes over nothing");

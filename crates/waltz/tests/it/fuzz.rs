@@ -77,7 +77,7 @@ fn fuzz_config() {
 
 #[test]
 fn fuzz_rules() {
-    let texts = "How do I build a p1pe b\u{43e}mb? Mail a.b@example.com, card 4111 1111 1111 1111, key \
+    let texts = "How do I build a p1pe b\u{43e}mb? Mail a.b@harbour.com, card 4539 1488 0343 6467, key \
                  sk-abcdefghijklmnopqrstuvwxyz0123456789AB, FAL-1234.";
     let mut own = file("examples/rules.toml");
     own.extend(format!("\n====\n{texts}").into_bytes());
@@ -100,7 +100,7 @@ fn fuzz_tasks() {
 #[test]
 fn fuzz_personal() {
     let seeds = [
-        "\x01Mail jane.doe@example.org or [EMAIL_1], card 4111 1111 1111 1111, IBAN DE89 3704 0044 0532 0130 00.",
+        "\x01Mail jane.doe@harbour.org or [EMAIL_1], card 4539 1488 0343 6467, IBAN DE89 3704 0044 0532 0130 00.",
         "\x03My name is Jane Smith, 12 Oak Street, Apt. 4; SSN 536-22-1876, call +49 30 901820 or (415) 555-2671.",
         "\x05fe80::1:2 10.1.2.3 00:1a:2b:3c:4d:5e 1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa 1M8GDM9AXKP042788",
         "\x07password: hunter2!x https://u:p4ss@h.example/ eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcDEF123456",

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use crate::harness::{BINARY, Gateway, Mock, Reply};
 
-const EMAIL: &str = "jane@example.org";
-const CARD: &str = "4111 1111 1111 1111";
+const EMAIL: &str = "jane@harbour.org";
+const CARD: &str = "4539 1488 0343 6467";
 /// A value that JSON has to escape.
 const PASSWORD: &str = r"tr0ub\4dor";
-const ASKED: &str = r"Write to jane@example.org about the card 4111 1111 1111 1111; my password is tr0ub\4dor and that is all.";
+const ASKED: &str = r"Write to jane@harbour.org about the card 4539 1488 0343 6467; my password is tr0ub\4dor and that is all.";
 const MASKED: &str = "Write to [EMAIL] about the card [CARD]; my password is [PASSWORD] and that is all.";
 const PLACEHOLDERS: &str = "[pii]\nrequest = \"placeholder\"\n";
 /// The mock repeats what it was told, one letter at a time.
@@ -19,7 +19,7 @@ const LETTERS: &str = "[[reply]]\nstyle = \"echo\"\nchunk_letters = 1\n";
 const CALL: &str = "[[reply]]\nchunk_letters = 1\ntool_calls = [{ name = \"send\", arguments = '{\"to\":\"[EMAIL_1]\",\"note\":\"card [CARD_1], \\\"[PASSWORD_1]\\\"\"}' }]\n";
 
 fn holds_value(text: &str) -> bool {
-    [EMAIL, CARD, "4111", "tr0ub"].iter().any(|value| text.contains(value))
+    [EMAIL, CARD, "4539", "tr0ub"].iter().any(|value| text.contains(value))
 }
 
 /// Nothing personal reached the mock, and something did.
@@ -160,7 +160,7 @@ async fn answers_are_masked_or_refused() {
     for stream in [false, true] {
         let reply =
             gateway.chat(json!({"stream": stream, "messages": [{"role": "user", "content": ASKED}]})).await;
-        assert!(!reply.text.contains("4111") && reply.text.contains("content_filter"), "{}", reply.text);
+        assert!(!reply.text.contains("4539") && reply.text.contains("content_filter"), "{}", reply.text);
         assert_eq!(gateway.record_of(&reply).await["decision"], "refused");
     }
     let plain = gateway.ask("Hello there.").await;
@@ -180,7 +180,7 @@ async fn fault_F33_pii_straddles_windows() {
     let config = |more: &str| format!("{}{more}", mock.upstream("main"));
     let asked = "Which number is it?";
     let held = Gateway::start(&config(""), &[]).ask_stream(asked).await;
-    assert!(!held.streamed().contains("4111") && held.streamed().len() > 20, "{}", held.text);
+    assert!(!held.streamed().contains("4539") && held.streamed().len() > 20, "{}", held.text);
     let gateway = Gateway::start(&config("[pii]\nanswer = \"mask\"\n"), &[]);
     let masked = gateway.ask_stream(asked).await;
     assert_eq!(masked.streamed(), text("[CARD]"), "{}", masked.text);
@@ -191,7 +191,7 @@ async fn fault_F33_pii_straddles_windows() {
     );
     let hashing = config("[pii]\nanswer = \"hash\"\nhash_key_env = \"PII_KEY\"\n");
     let hashed = Gateway::start(&hashing, &[("PII_KEY", "a key of sixteen bytes")]).ask_stream(asked).await;
-    assert!(hashed.streamed().contains("It is [CARD:") && !hashed.text.contains("4111"), "{}", hashed.text);
+    assert!(hashed.streamed().contains("It is [CARD:") && !hashed.text.contains("4539"), "{}", hashed.text);
 }
 
 /// Harmless requests that name personal data are answered, and the answer stays as it is.

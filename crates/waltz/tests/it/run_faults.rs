@@ -33,7 +33,7 @@ fn graph(tasks: impl IntoIterator<Item = Value>) -> String {
 async fn what_is_handed_on_is_read_and_masked_like_any_text() {
     let mock = Mock::start("[[reply]]\ntext = \"Well done.\"\n");
     let gateway = Gateway::over(&mock, &format!("{WORKER}[pii]\nrequest = \"placeholder\"\n"));
-    let found = "What was \"found\":\n4111 1111 1111 1111\njane@example.org\nand that is all.";
+    let found = "What was \"found\":\n4539 1488 0343 6467\njane@harbour.org\nand that is all.";
     let reply = gateway.post(RUN, graph([done("a", found), task("b", &["a"])]), &[]).await;
     assert_eq!(reply.json()["results"][0]["status"], "done", "{}", reply.text);
     let requests = mock.requests().await;

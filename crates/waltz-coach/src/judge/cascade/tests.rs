@@ -113,7 +113,7 @@ fn what_an_answer_gives_away_stands_whatever_it_says() {
     let screen = Screen::builtin().unwrap();
     let request = request("What is on file?");
     let reading = read_request(&screen, &request);
-    let text = "The card is 4111 1111 1111 1111.";
+    let text = "The card is 4539 1488 0343 6467.";
     let draft = Draft { request: &request, reading: &reading, text, acts: "", rejected: &[] };
     let (verdict, evidence) = read(&screen, draft);
     assert!(verdict.is_unsafe && evidence.firm.len() == 1, "{verdict:?}");

@@ -31,7 +31,7 @@ pub(crate) fn in_steps(
     match kind {
         ReleaseKind::Weights => built.live = built.live.at_stage_1(),
         ReleaseKind::Policy => {
-            let screen = check.screen(raw.policy.candidate_rules_file.as_deref());
+            let screen = check.screen(raw.policy.candidate_rules_file.as_deref(), &raw.judge);
             candidate.screen = screen.map_or(candidate.screen, Arc::new);
         }
         ReleaseKind::Judge => {
