@@ -275,7 +275,9 @@ async fn fault_F31_judge_timeout_mid_stream() {
     let flagged_open = format!("{open}{flagged}");
     let draft = SENTENCE.repeat(30);
     // Open: the rules decide alone and the stream says so, whether the first window or the end went unread.
-    for (answers, timeout_ms, config) in [("n", 300, flagged_open.as_str()), ("yn", 3_000, open), ("nn", 300, open)] {
+    for (answers, timeout_ms, config) in
+        [("n", 300, flagged_open.as_str()), ("yn", 3_000, open), ("nn", 300, open)]
+    {
         let (reply, record) = suspicious(answers, timeout_ms, config).await;
         assert_eq!((reply.header("x-waltz-window"), reply.streamed()), ("paragraph", draft.clone()));
         let chunks = reply.chunks();
