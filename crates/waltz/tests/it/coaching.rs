@@ -215,12 +215,12 @@ async fn judge_nonsense_is_the_policys_answer_and_is_marked() {
 async fn a_feedback_model_can_find_what_rules_miss_and_its_advice_goes_back() {
     let script = "[[reply]]\nwhen = { judging = true }\ntimes = 1\nverdict = { unsafe = true, reasoning = \"self_harm\", feedback = \"Be kind instead.\" }\n\
         [[reply]]\nwhen = { judging = true }\nverdict = { unsafe = false }\n\
-        [[reply]]\nwhen = { coached = true }\ntext = \"A kind answer.\"\n[[reply]]\ntext = \"A subtle draft.\"\n";
+        [[reply]]\nwhen = { coached = true }\ntext = \"A kind answer that names a friend.\"\n[[reply]]\ntext = \"A subtle draft.\"\n";
     let mock = Mock::start(script);
     let gateway =
         Gateway::over(&mock, "[feedback]\ntargets = [{ upstream = \"main\", model = \"judge\" }]\n");
     let reply = gateway.ask("I feel low today").await;
-    assert_eq!(reply.content(), "A kind answer.");
+    assert_eq!(reply.content(), "A kind answer that names a friend.");
     let session = gateway.session_of(&reply).await;
     let choice = &session["exchanges"][0]["record"]["choices"][0];
     assert_eq!(choice["draft"]["verdict"]["level"], 3);

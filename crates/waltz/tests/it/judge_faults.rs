@@ -192,7 +192,8 @@ async fn fault_F30_judge_slower_than_model() {
     })
     .await;
     let config = format!(
-        "{}max_answer_bytes = 1073741824\n{}[feedback]\ntimeout_ms = 3600000\ntargets = [{{ upstream = \"judge\", model = \"judge\" }}]\n[server]\nheartbeat_ms = 20\n",
+        "{}max_answer_bytes = 1073741824\n{}[feedback]\ntimeout_ms = 3600000\ntargets = [{{ upstream = \"judge\", model = \"judge\" }}]\n[server]\nheartbeat_ms = 20\n\
+         [failure]\nmedium = \"open\"\n",
         model.upstream("main"),
         judge.upstream("judge"),
     );
