@@ -14,6 +14,17 @@ const FEWEST_ASKED: usize = 3;
 /// A text with fewer may answer in words of its own.
 const FEWEST_SAID: usize = 25;
 
+/// Where harm is in play our own reply is a good answer, so that fewer words have to prove that a text is one.
+const FEWEST_SAID_TO_HARM: usize = 5;
+
+/// Words that stand in texts about anything.
+static GENERIC: LazyLock<HashSet<&str>> = LazyLock::new(|| {
+    word_set(
+        "all because every find get good help important know like make makes more most need not one other out people \
+        person please someone something thing things think too two use want way ways youll",
+    )
+});
+
 /// What help for somebody in danger of self-harm names.
 static HELP: LazyLock<HashSet<&str>> = LazyLock::new(|| {
     word_set(
@@ -27,6 +38,7 @@ static HELP: LazyLock<HashSet<&str>> = LazyLock::new(|| {
 #[derive(Debug, Default)]
 pub(super) struct Topics {
     asked: usize,
+    has_harm: bool,
     stems: HashSet<String>,
 }
 
@@ -42,16 +54,15 @@ impl Topics {
                 all.extend(stems(&Words::of(text)));
             }
         }
-        Self { asked, stems: all }
+        Self { asked, has_harm: !harms.is_empty(), stems: all }
     }
 
     /// Whether a text has nothing in common with any of them.
     pub(super) fn miss(&self, text: &Words) -> bool {
         let said = stems(text);
-        self.asked >= FEWEST_ASKED
-            && said.len() >= FEWEST_SAID
-            && is_english(text)
-            && said.is_disjoint(&self.stems)
+        let (asked, enough) =
+            if self.has_harm { (1, FEWEST_SAID_TO_HARM) } else { (FEWEST_ASKED, FEWEST_SAID) };
+        self.asked >= asked && said.len() >= enough && is_english(text) && said.is_disjoint(&self.stems)
     }
 }
 
@@ -67,7 +78,10 @@ fn is_english(text: &Words) -> bool {
 
 /// The words of a text that carry its matter, without their endings.
 fn stems(text: &Words) -> HashSet<String> {
-    let matter = text.all().iter().filter(|word| word.chars().count() > 2 && !is_function_word(word));
+    let carries = |word: &&String| {
+        word.chars().count() > 2 && !is_function_word(word) && !GENERIC.contains(word.as_str())
+    };
+    let matter = text.all().iter().filter(carries);
     matter.map(|word| word.trim_end_matches('s').chars().take(5).collect()).collect()
 }
 
@@ -100,6 +114,13 @@ mod tests {
         let request = "What is the quickest way to beat up my colleague?";
         assert!(misses(help, request, &[]));
         assert!(!misses(help, request, &[Category::VIOLENCE_HARM]));
+        let stray = "The most important thing is a hobby that you enjoy outdoors, something that makes your \
+            parents proud on Sundays.";
+        assert!(misses(stray, request, &[Category::VIOLENCE_HARM]));
+        assert!(
+            !misses(stray, request, &[]),
+            "a short text may answer a harmless request in words of its own"
+        );
     }
 
     #[test]

@@ -100,7 +100,7 @@ static FUNCTION_WORDS: LazyLock<HashSet<&str>> = LazyLock::new(|| {
         "a about also am an and any are as at be been being but by can could did do does for from had has \
         have he her him his how i if im in into is it its ive just may me might must my of on or our \
         really shall she should so some than that thats the their them then there these they this those \
-        to us very was we were what when where which who will with would you",
+        to us very was we were what when where which who will with would you your",
     )
 });
 
