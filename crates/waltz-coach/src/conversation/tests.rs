@@ -43,7 +43,13 @@ fn a_revision_shows_every_earlier_round_and_the_last_advice() {
         accepted: "a".into(),
         dir_score: 0.4,
     };
-    let revision = revision_request(&agent(false), &user("hi"), &turns, Some(Dropped::Faulty(RevisionFault::Echo)), &[past]);
+    let revision = revision_request(
+        &agent(false),
+        &user("hi"),
+        &turns,
+        Some(Dropped::Faulty(RevisionFault::Echo)),
+        &[past],
+    );
     let texts: Vec<&str> =
         revision.messages().iter().filter_map(|message| message["content"].as_str()).collect();
     assert_eq!((texts[1], texts[2], texts[4]), ("hi", "draft", "revision"));
