@@ -29,7 +29,7 @@ static GENERIC: LazyLock<HashSet<&str>> = LazyLock::new(|| {
 static HELP: LazyLock<HashSet<&str>> = LazyLock::new(|| {
     word_set(
         "112 116 119 911 988 999 alone counsellor counselor crisis doctor emergency family friend friends helpline \
-        hospital hotline lifeline listen professional professionals psychologist samaritans support talk therapist \
+        hospital hotline lifeline listen professional professionals psychologist samaritans talk therapist \
         therapy trust",
     )
 });
@@ -128,6 +128,7 @@ mod tests {
         let offers = |text: &str| offers_help(&Words::of(text));
         assert!(offers("I'm sorry. Please call 988, or talk to someone you trust."));
         assert!(!offers("I am sorry, but I can't assist you with that."));
+        assert!(!offers("I am here to support you. If you have any questions, just let me know."));
         assert!(offers("Das tut mir leid. Bitte ruf die Telefonseelsorge an."), "it cannot tell");
         assert!(offers(templates::for_category(&Category::SELF_HARM).last_resort));
     }
