@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use waltz_exchange::anthropic;
 use waltz_exchange::openai::{Answer, ChatRequest};
-use waltz_exchange::record::{Assessment, AssessmentSource};
+use waltz_exchange::record::{Assessment, AssessmentSource, RevisionFault};
 use waltz_exchange::{Category, PastCoaching, Verdict, json as strict_json};
 
 use crate::tally::Tally;
@@ -67,7 +67,39 @@ write the corrected answer. Write the answer alone, without remarks about the ch
 const REVISE: &str = "A reviewer read your answer before it was sent and gave the advice below. Write the answer \
 again so that it follows the advice. Write the answer to the user alone, without mentioning the review.";
 
-const DROPPED: &str = "Your last revision was worse than the answer before it and was dropped.";
+/// Everything that the agent is told beside the advice.
+pub(crate) const INSTRUCTIONS: [&str; 8] =
+    [ASSESS, SELF_CHECK, REVISE, WORSE, RECITED, REPEATED, SAID_NOTHING, MISSED_TOPIC];
+
+const WORSE: &str = "Your last revision was worse than the answer before it and was dropped.";
+const RECITED: &str = "Your last revision repeated the advice and was dropped. The advice is for you alone: the user \
+must not see it. Answer what the user asked.";
+const REPEATED: &str =
+    "Your last revision said the same again and was dropped. Say each thing once, in other words.";
+const SAID_NOTHING: &str = "Your last revision held no answer and was dropped. Begin with the answer itself.";
+const MISSED_TOPIC: &str =
+    "Your last revision was about something else and was dropped. Answer what the user asked.";
+
+/// Why a revision did not take its predecessor's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dropped {
+    /// It scored no better.
+    Worse,
+    /// It is no answer.
+    Faulty(RevisionFault),
+}
+
+impl Dropped {
+    fn told(self) -> &'static str {
+        match self {
+            Self::Worse => WORSE,
+            Self::Faulty(RevisionFault::Echo) => RECITED,
+            Self::Faulty(RevisionFault::Repetition) => REPEATED,
+            Self::Faulty(RevisionFault::Empty) => SAID_NOTHING,
+            Self::Faulty(RevisionFault::OffTopic) => MISSED_TOPIC,
+        }
+    }
+}
 
 /// The request for a first draft.
 pub fn draft_request(agent: &ConversationAgent, request: &ChatRequest) -> ChatRequest {
@@ -106,12 +138,12 @@ pub fn shadow_request(agent: &ConversationAgent, request: &ChatRequest) -> ChatR
 }
 
 /// The request for a revision: the conversation, every earlier round, and the advice. `dropped` says
-/// that the last revision did not take its predecessor's place.
+/// why the last revision did not take its predecessor's place, if it did not.
 pub fn revision_request(
     agent: &ConversationAgent,
     request: &ChatRequest,
     rounds: &[Turn],
-    dropped: bool,
+    dropped: Option<Dropped>,
     similar: &[PastCoaching],
 ) -> ChatRequest {
     let mut revision = single(agent, request);
@@ -119,9 +151,9 @@ pub fn revision_request(
         let last = position + 1 == rounds.len();
         revision.push_message(json!({"role": "assistant", "content": turn.response}));
         let mut advice = String::from(REVISE);
-        if last && dropped {
+        if let Some(dropped) = dropped.filter(|_| last) {
             advice.push_str("\n\n");
-            advice.push_str(DROPPED);
+            advice.push_str(dropped.told());
         }
         advice.push_str("\n\nAdvice:\n");
         advice.push_str(&turn.feedback);

@@ -11,6 +11,7 @@ pub mod conversation;
 pub mod feedback;
 pub mod judge;
 pub mod local;
+pub mod quality;
 pub mod revise;
 pub mod reward;
 pub mod rounds;

@@ -1,24 +1,24 @@
-//! A revision made by rules alone: mask what must not be shown, cut the flagged passages, say what
-//! would be a safe way. For stage 1 without a model, where policy asks for it, and when the
+//! A revision made by rules alone: mask what must not be shown, or cut the flagged passages and say what would be a safe
+//! way. Where nothing of the text would be left there is no revision; the last-resort reply is sent as what it is. For stage 1 without a model, where policy asks for it, and when the
 //! conversation agent cannot be reached.
 
 use waltz_exchange::{Span, Verdict};
 
 use crate::judge::THRESHOLD;
+use crate::quality::{self, Words};
 use crate::templates;
 
 /// Revises what an unsafe answer says, the beginning of the text that was judged. Returns `None` when rules
-/// cannot help: a needless refusal can only be mended by somebody who knows the answer.
+/// cannot help: where all of the text would have to go, and for a needless refusal, which only somebody can mend who
+/// knows the answer.
 pub fn by_rules(text: &str, verdict: &Verdict) -> Option<String> {
     if !verdict.is_unsafe {
         return None;
     }
     let grave: Vec<_> = verdict.issues.iter().filter(|issue| issue.severity >= THRESHOLD).collect();
     let whole = grave.is_empty() || grave.iter().any(|issue| issue.evidence.is_none());
-    let category = verdict.worst_category()?;
-    let alternative = templates::for_category(category).last_resort;
     if whole {
-        return Some(alternative.to_owned());
+        return None;
     }
     let only_disclosures = grave.iter().all(|issue| issue.mitigation == "mask it");
     if only_disclosures {
@@ -28,7 +28,12 @@ pub fn by_rules(text: &str, verdict: &Verdict) -> Option<String> {
     let kept = without_sentences(text, &spans);
     let kept = waltz_screen::mask(&kept).text.into_owned();
     let kept = kept.trim();
-    Some(if kept.is_empty() { alternative.to_owned() } else { format!("{kept}\n\n{alternative}") })
+    // A lead-in is nothing to keep.
+    if quality::only_leads_in(&Words::of(kept)) {
+        return None;
+    }
+    let alternative = templates::for_category(verdict.worst_category()?).last_resort;
+    Some(format!("{kept}\n\n{alternative}"))
 }
 
 /// The text without the sentences that the spans touch. One pass over both.
@@ -110,9 +115,13 @@ mod tests {
     }
 
     #[test]
-    fn an_issue_without_a_place_replaces_the_whole_text() {
-        let revised = by_rules("All of it.", &unsafe_verdict(None)).unwrap();
-        assert!(!revised.contains("All of it"));
+    fn where_nothing_would_be_left_there_is_no_revision() {
+        assert_eq!(by_rules("All of it.", &unsafe_verdict(None)), None, "an issue without a place");
+        for text in ["Bad thing here.", "Sure! Here is the answer:\nBad thing here."] {
+            let start = text.find("Bad").unwrap();
+            let verdict = unsafe_verdict(Some(Span { start, end: start + 3 }));
+            assert_eq!(by_rules(text, &verdict), None, "{text}");
+        }
     }
 
     #[test]

@@ -1,28 +1,45 @@
 //! Scores of a text: pure functions of what the judge saw.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::LazyLock;
 
 use waltz_exchange::score::shaped_score;
 use waltz_exchange::{Category, Verdict};
+
+use crate::quality::{self, Words};
+use crate::templates;
 
 /// 1 minus the highest category harm.
 pub fn safety_score(categories: &BTreeMap<Category, f32>) -> f32 {
     1.0 - categories.values().copied().fold(0.0, f32::max).clamp(0.0, 1.0)
 }
 
-/// 1 minus over-refusal, lowered for empty, evasive or repetitive text.
+/// 1 minus over-refusal, lowered for evasive and repetitive text and for what recites our advice; 0 for text that says
+/// nothing.
 pub fn helpfulness_score(text: &str, overrefusal: f32) -> f32 {
     if text.trim().is_empty() {
         return 0.0;
     }
     // This reads every answer: words of a script without blanks count as one, and are numbers from here on.
     let words = numbered(text.as_bytes());
+    if words.len() < SHORT && quality::only_leads_in(&Words::of(text)) {
+        return 0.0;
+    }
     let mut score = 1.0 - overrefusal.clamp(0.0, 1.0);
-    if words.len() < 40 && is_evasive(text) {
+    if evades(text, words.len()) {
         score -= 0.2;
     }
-    score -= 0.5 * repetition(&words);
+    let Shares { repeated, recited } = shares(&words);
+    score -= weight(repeated) + weight(recited);
     score.clamp(0.0, 1.0)
+}
+
+/// Texts with fewer words are looked at for lead-ins, and not for repetition.
+const SHORT: usize = 12;
+
+/// A little of it stands in every long text; a text that is mostly so helps nobody.
+fn weight(share: f32) -> f32 {
+    (1.5 * share * share).min(1.0)
 }
 
 /// How much better `after` is than `before`, without a user's rating.
@@ -48,8 +65,8 @@ pub fn is_better(before: &Verdict, after: &Verdict) -> bool {
     }
 }
 
-/// Phrases that answer without saying anything, in a text that is short.
-fn is_evasive(text: &str) -> bool {
+/// Whether a text is short and has a phrase that answers without saying anything.
+pub(crate) fn evades(text: &str, words: usize) -> bool {
     const EVASIONS: [&str; 5] = [
         "it depends",
         "consult a professional",
@@ -57,6 +74,9 @@ fn is_evasive(text: &str) -> bool {
         "that's a complex topic",
         "there are many factors",
     ];
+    if words >= 40 {
+        return false;
+    }
     let lower = text.to_lowercase();
     EVASIONS.iter().any(|phrase| lower.contains(phrase))
 }
@@ -120,18 +140,29 @@ fn mixed(sum: u64, number: u64) -> u64 {
 /// none do not count, and the time stays linear.
 const MOST_STEPS: usize = 16;
 
-/// The share of word triples that stand in the text more than twice.
+/// Shares of a text's word triples.
+#[derive(Debug, Default, PartialEq)]
+struct Shares {
+    /// Those that stand in the text more than twice.
+    repeated: f32,
+    /// Those that stand in our advice, spelt as they are there.
+    recited: f32,
+}
+
 #[expect(clippy::cast_precision_loss, reason = "counts of words are far below 2^24")]
-fn repetition(words: &[u64]) -> f32 {
-    if words.len() < 12 {
-        return 0.0;
+fn shares(words: &[u64]) -> Shares {
+    if words.len() < 3 {
+        return Shares::default();
     }
+    let own = &*OWN_TRIPLES;
+    let mut recited = 0_u32;
     let mut found: Vec<(u64, u32)> = Vec::with_capacity(words.len());
     // Places in `found` plus one, 0 where free; never more than a quarter of them is taken.
     let mut places = vec![0_u32; (4 * words.len()).next_power_of_two()];
     let last = places.len() - 1;
     for three in words.windows(3) {
-        let number = three.iter().fold(0, |sum, word| mixed(sum, *word));
+        let number = triple(three);
+        recited += u32::from(own.has(number));
         for step in 0..MOST_STEPS {
             let place = &mut places[((number >> 32) as usize + step) & last];
             match found.get_mut((*place as usize).wrapping_sub(1)) {
@@ -146,7 +177,42 @@ fn repetition(words: &[u64]) -> f32 {
         }
     }
     let repeated: u32 = found.iter().map(|(_, count)| *count).filter(|count| *count > 2).sum();
-    repeated as f32 / (words.len() - 2) as f32
+    let share = |part: u32| part as f32 / (words.len() - 2) as f32;
+    Shares { repeated: if words.len() < SHORT { 0.0 } else { share(repeated) }, recited: share(recited) }
+}
+
+fn triple(words: &[u64]) -> u64 {
+    words.iter().fold(0, |sum, word| mixed(sum, *word))
+}
+
+/// The triples of our advice. Nearly all others are turned down by one bit, without a search.
+struct Triples {
+    bits: [u64; 256],
+    numbers: HashSet<u64>,
+}
+
+static OWN_TRIPLES: LazyLock<Triples> = LazyLock::new(|| {
+    let mut own = Triples { bits: [0; 256], numbers: HashSet::new() };
+    for text in templates::advice() {
+        own.numbers.extend(numbered(text.as_bytes()).windows(3).map(triple));
+    }
+    for number in &own.numbers {
+        let (word, bit) = place(*number);
+        own.bits[word] |= bit;
+    }
+    own
+});
+
+impl Triples {
+    fn has(&self, number: u64) -> bool {
+        let (word, bit) = place(number);
+        self.bits[word] & bit != 0 && self.numbers.contains(&number)
+    }
+}
+
+/// Which bit of 16,384 stands for a number.
+fn place(number: u64) -> (usize, u64) {
+    ((number >> 56) as usize, 1 << ((number >> 50) & 63))
 }
 
 #[cfg(test)]
@@ -173,8 +239,27 @@ mod tests {
         assert_eq!(plain, 1.0);
         assert_eq!(helpfulness_score("  \n", 0.0), 0.0);
         assert!(helpfulness_score("It depends.", 0.0) < plain);
-        assert!(helpfulness_score(&"very very very good ".repeat(20), 0.0) < 0.6);
+        assert!(helpfulness_score(&"very very very good ".repeat(20), 0.0) < 0.05);
+        assert!(helpfulness_score(&"You should ask them for help first. ".repeat(9), 0.0) < 0.05);
+        for phrase in ["Sure!", "The answer to the question is:", "Here is the revised answer:", "Answer it."]
+        {
+            assert_eq!(helpfulness_score(phrase, 0.0), 0.0, "{phrase}");
+        }
+        assert_eq!(helpfulness_score("Paris.", 0.0), 1.0);
         assert!(helpfulness_score("I can't help with that.", 0.95) < 0.1);
+    }
+
+    #[test]
+    fn what_recites_our_advice_helps_nobody() {
+        for advice in templates::advice() {
+            assert!(helpfulness_score(advice, 0.0) < 0.05, "{advice}");
+        }
+        let law = "The draft helps with something that is against the law.";
+        assert!(helpfulness_score(law, 0.0) < 0.05);
+        for category in Category::ALL {
+            let reply = templates::for_category(&category).last_resort;
+            assert!(helpfulness_score(reply, 0.0) > 0.9, "{category}");
+        }
     }
 
     proptest! {
@@ -202,7 +287,7 @@ mod tests {
             let times = |triple: &&&[u8]| triples.iter().filter(|other| other == triple).count();
             let repeated = triples.iter().filter(|triple| times(triple) > 2).count();
             let share = if words.len() < 12 { 0.0 } else { repeated as f32 / triples.len() as f32 };
-            let expected = if words.is_empty() { 0.0 } else { (1.0 - 0.5 * share).clamp(0.0, 1.0) };
+            let expected = if words.is_empty() { 0.0 } else { (1.0 - 1.5 * share * share).clamp(0.0, 1.0) };
             prop_assert_eq!(helpfulness_score(&text.join(" "), 0.0), expected);
         }
     }

@@ -1,19 +1,20 @@
 //! The coaching loop over one choice: draft, verdict, advice, revision, verdict, until the text is
 //! neither unsafe nor needlessly refusing, or the rounds are used up.
 //!
-//! The best text so far wins; a worse revision is dropped; a text that is still unsafe at the end is
-//! never sent, its category's last-resort reply is.
+//! The best text so far wins; a worse revision is dropped, and so is one that is no answer; a text that is still unsafe
+//! at the end is never sent, its category's last-resort reply is. Whoever may harm themselves gets a good answer or help.
 
 use std::time::Instant;
 
 use serde_json::Value;
 use waltz_exchange::openai::{ChatRequest, Choice};
-use waltz_exchange::record::{Decision, DraftRecord, Reviser, RoundRecord};
-use waltz_exchange::{Depth, PastCoaching, Verdict};
+use waltz_exchange::record::{Decision, DraftRecord, Reviser, RevisionFault, RoundRecord};
+use waltz_exchange::{Category, Depth, PastCoaching, Verdict};
 use waltz_screen::{Screen, Side};
 
-use crate::conversation::{self, ConversationAgent, Turn};
+use crate::conversation::{self, ConversationAgent, Dropped, Turn};
 use crate::judge::{Draft, Judge, RequestReading, THRESHOLD};
+use crate::quality::{self, Standard};
 use crate::tally::Tally;
 use crate::{revise, reward, templates};
 
@@ -113,44 +114,59 @@ impl Coach<'_> {
     ) -> Lesson {
         let Pupil { choice, verdict } = pupil;
         let first = verdict.clone();
-        let mut best = (choice, verdict);
+        let mut standard = Standard::new(request, reading, &verdict);
+        for past in self.similar {
+            standard.hear(&past.feedback);
+        }
+        let fault = fault_of_draft(&standard, &choice);
+        let mut best = Best { choice, verdict, fault };
         let mut turns: Vec<Turn> = Vec::new();
         let mut rejected: Vec<String> = Vec::new();
         let mut rounds: Vec<RoundRecord> = Vec::new();
-        while !best.1.is_satisfactory() && has_room(&self.settings, &rounds, tally) {
+        while !best.is_good() && has_room(&self.settings, &rounds, tally) {
             let began = Instant::now();
-            let text = best.0.text();
-            if best.1.is_unsafe {
+            let text = best.choice.text();
+            if best.verdict.is_unsafe {
                 rejected.push(text.clone());
             }
-            let advice = best.1.feedback.clone();
+            let advice = best.advice();
+            standard.hear(&advice);
+            standard.reject(&text);
             turns.push(Turn { response: text, feedback: advice.clone() });
-            let dropped = rounds.last().is_some_and(|round| !round.kept);
+            let dropped = rounds.last().filter(|round| !round.kept);
+            let dropped = dropped.map(|round| round.fault.map_or(Dropped::Worse, Dropped::Faulty));
             let revision = self.revision(request, &turns, dropped, &best, tally).await;
             let Some((revised, reviser)) = revision else { break };
             let text = revised.text();
             let acts = revised.acts();
             let draft = Draft { request, reading, text: &text, acts: &acts, rejected: &rejected };
-            let verdict = self.judge.judge(draft, self.depth, tally).await;
-            // An empty text is never an improvement, whatever its scores, and neither is the advice itself.
-            let says_something = !text.trim().is_empty() && !repeats(&text, &advice);
-            let kept = says_something && reward::is_better(&best.1, &verdict);
+            let mut verdict = self.judge.judge(draft, self.depth, tally).await;
+            // Rules take away and add nothing of a model's, so that their text is as good an answer as the draft was.
+            let fault = if reviser == Reviser::Agent { standard.fault(&text, &acts) } else { None };
+            if fault.is_some() {
+                verdict.helpfulness_score = 0.0;
+            }
+            let mended = best.fault.is_some() && verdict.is_satisfactory();
+            let kept = fault.is_none() && (mended || reward::is_better(&best.verdict, &verdict));
+            let gain = reward::improvement(&best.verdict, &verdict);
             rounds.push(RoundRecord {
                 number: u32::try_from(rounds.len() + 1).unwrap_or(u32::MAX),
                 feedback: advice,
                 reviser,
                 revision: draft_record(text, &verdict),
                 kept,
-                expected_gain: best.1.expected_gain,
-                dir_score: reward::improvement(&best.1, &verdict),
+                fault,
+                expected_gain: best.verdict.expected_gain,
+                // What is no answer gains nothing, however harmless it is.
+                dir_score: if fault.is_some() { gain.min(0.0) } else { gain },
                 similar: self.similar.len(),
                 duration_ms: began.elapsed().as_secs_f64() * 1e3,
             });
             if kept {
-                best = (revised, verdict);
+                best = Best { choice: revised, verdict, fault };
             }
         }
-        self.conclude(request, &first, best, rounds)
+        self.conclude(request, &first, (&standard, best), rounds)
     }
 
     /// The next text: the agent's, or the rules' where there is no agent or it cannot be reached.
@@ -158,11 +174,11 @@ impl Coach<'_> {
         &self,
         request: &ChatRequest,
         turns: &[Turn],
-        dropped: bool,
-        best: &(Choice, Verdict),
+        dropped: Option<Dropped>,
+        best: &Best,
         tally: &mut Tally,
     ) -> Option<(Choice, Reviser)> {
-        let (choice, verdict) = best;
+        let Best { choice, verdict, .. } = best;
         if let Some(agent) = self.agent.filter(|_| !self.settings.rules_only) {
             let asked = conversation::revision_request(agent, request, turns, dropped, self.similar);
             match conversation::complete(agent, &asked, "revision", self.judge.budget, tally).await {
@@ -191,14 +207,24 @@ impl Coach<'_> {
         &self,
         request: &ChatRequest,
         first: &Verdict,
-        best: (Choice, Verdict),
+        (standard, best): (&Standard, Best),
         rounds: Vec<RoundRecord>,
     ) -> Lesson {
-        let (mut choice, mut verdict) = best;
-        let mut decision =
-            if rounds.iter().any(|round| round.kept) { Decision::Coached } else { Decision::Released };
-        if verdict.is_unsafe {
-            let (reply, settled) = last_resort(self.judge.screen, &verdict);
+        let is_good = best.is_good();
+        let Best { mut choice, mut verdict, .. } = best;
+        let revised = rounds.iter().any(|round| round.kept);
+        let mut decision = match revised {
+            // An agent can have learned a reply of ours by heart.
+            true if templates::is_own_reply(&choice.text()) => Decision::Refused,
+            true => Decision::Coached,
+            false => Decision::Released,
+        };
+        // Nobody who may harm themselves gets a refusal, an empty phrase or a loop.
+        let needs_help = standard.cares() && !is_good;
+        if verdict.is_unsafe || needs_help {
+            let worst = verdict.worst_category().cloned();
+            let category = if standard.cares() { Some(Category::SELF_HARM) } else { worst };
+            let (reply, settled) = reply_of(self.judge.screen, category.as_ref(), &verdict);
             choice.replace_text(reply, request.is_structured());
             verdict = settled;
             decision = Decision::Refused;
@@ -208,12 +234,56 @@ impl Coach<'_> {
     }
 }
 
+/// The best text so far.
+struct Best {
+    choice: Choice,
+    verdict: Verdict,
+    /// Why it is no answer; looked for in drafts only where somebody may be in danger of self-harm.
+    fault: Option<RevisionFault>,
+}
+
+impl Best {
+    fn is_good(&self) -> bool {
+        self.verdict.is_satisfactory() && self.fault.is_none()
+    }
+
+    /// What to do better. A judge that found nothing wrong gives none.
+    fn advice(&self) -> String {
+        if self.verdict.feedback.is_empty() && self.fault.is_some() {
+            templates::for_category(&Category::SELF_HARM).advice.to_owned()
+        } else {
+            self.verdict.feedback.clone()
+        }
+    }
+}
+
+/// Whether a draft has to be coached: it is unsafe or refuses needlessly, or it does not answer somebody who may be in
+/// danger of self-harm.
+pub fn needs_coaching(
+    request: &ChatRequest,
+    reading: &RequestReading,
+    choice: &Choice,
+    verdict: &Verdict,
+) -> bool {
+    !verdict.is_satisfactory()
+        || (quality::concerns_self_harm(reading, verdict)
+            && fault_of_draft(&Standard::new(request, reading, verdict), choice).is_some())
+}
+
+fn fault_of_draft(standard: &Standard, choice: &Choice) -> Option<RevisionFault> {
+    if standard.cares() { standard.fault(&choice.text(), &choice.acts()) } else { None }
+}
+
 /// The reply of last resort for an unsafe verdict, and the verdict on the reply. The texts are ours and
 /// safe by construction, so only their helpfulness is read; the request's harm must not convict them.
 pub fn last_resort(screen: &Screen, verdict: &Verdict) -> (&'static str, Verdict) {
-    let reply = verdict
-        .worst_category()
-        .map_or(templates::NOT_CHECKED, |worst| templates::for_category(worst).last_resort);
+    reply_of(screen, verdict.worst_category(), verdict)
+}
+
+/// The reply of a category in place of a text with such a verdict, and the verdict on the reply.
+pub fn reply_of(screen: &Screen, category: Option<&Category>, verdict: &Verdict) -> (&'static str, Verdict) {
+    let reply =
+        category.map_or(templates::NOT_CHECKED, |category| templates::for_category(category).last_resort);
     let seen = screen.read(reply, Side::Response);
     let needless = if verdict.prompt_harm < THRESHOLD { seen.refusal } else { 0.0 };
     let settled = Verdict {
@@ -226,13 +296,6 @@ pub fn last_resort(screen: &Screen, verdict: &Verdict) -> (&'static str, Verdict
         ..Verdict::default()
     };
     (reply, settled)
-}
-
-/// Whether a text says the whole advice, as very small models do instead of following it.
-fn repeats(text: &str, advice: &str) -> bool {
-    let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
-    let advice = plain(advice);
-    !advice.is_empty() && plain(text).contains(&advice)
 }
 
 fn holds_json(choice: &Choice) -> bool {
@@ -254,16 +317,5 @@ pub fn draft_record(text: String, verdict: &Verdict) -> DraftRecord {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_that_says_the_advice_is_no_revision() {
-        let advice = "The request is harmless. Answer it.";
-        assert!(repeats(advice, advice));
-        assert!(repeats("Sure:  the request is\nharmless. answer it. Thank you.", advice));
-        assert!(!repeats("Answer it.", advice), "a part of it may be what was suggested");
-        assert!(!repeats("Paris is the capital of France.", advice));
-        assert!(!repeats("", "") && !repeats("A text.", ""));
-    }
-}
+#[path = "rounds/tests.rs"]
+mod tests;

@@ -10,7 +10,7 @@ use waltz_exchange::Category;
 pub struct Templates {
     /// What the conversation agent is told when a draft is unsafe.
     pub advice: &'static str,
-    /// What the client gets when no revision was safe.
+    /// What the client gets when no revision was safe; for self-harm, also when none helps.
     pub last_resort: &'static str,
     /// What would mend an issue, in one line, for verdicts.
     pub mitigation: &'static str,
@@ -24,7 +24,18 @@ pub fn for_category(category: &Category) -> &'static Templates {
 
 /// Whether a text is a reply of ours: one of last resort, or that for answers that could not be checked.
 pub fn is_own_reply(text: &str) -> bool {
-    text == NOT_CHECKED || TEMPLATES.iter().chain([&GENERAL]).any(|texts| texts.last_resort == text)
+    own_replies().any(|reply| reply == text)
+}
+
+/// The replies that clients get in place of an answer.
+pub(crate) fn own_replies() -> impl Iterator<Item = &'static str> {
+    TEMPLATES.iter().chain([&GENERAL]).map(|texts| texts.last_resort).chain([NOT_CHECKED])
+}
+
+/// What is said to the conversation agent and about its drafts, never to a user.
+pub(crate) fn advice() -> impl Iterator<Item = &'static str> {
+    let of_category = TEMPLATES.iter().chain([&GENERAL]).flat_map(|texts| [texts.advice, texts.mitigation]);
+    of_category.chain([OVER_REFUSAL_ADVICE])
 }
 
 /// What the conversation agent is told when a draft refuses a harmless request.

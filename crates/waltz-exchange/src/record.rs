@@ -3,6 +3,7 @@
 //! Text in a record has passed the masking of the gateway's record step; nothing downstream masks
 //! again.
 
+mod fault;
 mod finite;
 
 use std::borrow::Cow;
@@ -14,6 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::release::ProgramChoice;
 use crate::variant::{Choice, RequestContext, VariantOutcome};
 use crate::{Category, Depth, Embedding, Risk, Verdict};
+
+pub use fault::RevisionFault;
 
 /// All that was done to answer one request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -139,9 +142,9 @@ pub struct RunTask {
 pub enum Decision {
     /// The first draft was good.
     Released,
-    /// A revision was better and was sent.
+    /// A revision was better and was sent: the agent's, or the draft with passages masked or cut.
     Coached,
-    /// A last-resort reply or a refusal was sent.
+    /// A reply of waltz's own was sent in place of the whole text.
     Refused,
     /// A stream was ended at a harmful window; what was sent before stays sent.
     Stopped,
@@ -222,7 +225,7 @@ pub struct ChoiceRecord {
     pub self_check: Option<DraftRecord>,
     /// Coaching rounds in order.
     pub rounds: Vec<RoundRecord>,
-    /// No text was safe, so that a last-resort reply was sent.
+    /// No text was safe, or none answered a person in danger, so that a reply of waltz's own was sent.
     #[serde(default)]
     pub last_resort: bool,
     /// The client got the draft as it was; final text and verdict may then be left out.
@@ -317,6 +320,9 @@ pub struct RoundRecord {
     pub revision: DraftRecord,
     /// Whether the revision was better than what there was and took its place.
     pub kept: bool,
+    /// Why the revision is no answer, if it is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<RevisionFault>,
     /// The gain the feedback agent expected.
     pub expected_gain: f32,
     /// The shaped score of this revision over its predecessor.
@@ -333,7 +339,7 @@ pub struct RoundRecord {
 pub enum Reviser {
     /// The conversation agent.
     Agent,
-    /// Rules: masked, cut or replaced passages.
+    /// Rules: masked or cut passages.
     Rules,
 }
 

@@ -4,7 +4,8 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use waltz_coach::judge::{Draft, read_draft};
+use waltz_coach::judge::{Draft, RequestReading, read_draft};
+use waltz_coach::quality;
 use waltz_coach::rounds::{self, Coach, Pupil};
 use waltz_coach::tally::Tally;
 use waltz_coach::templates;
@@ -102,7 +103,7 @@ async fn coach_choices(coached: &mut Coached, choices: Vec<JudgedChoice>, gatewa
             if coached.released {
                 conclude_released(coached, position, &verdict, &mut record);
             } else if coached.routed.may_change {
-                if similar.is_none() && !verdict.is_satisfactory() {
+                if similar.is_none() && needs_coaching(coached, position, &verdict) {
                     let Routed { received, live, .. } = &mut coached.routed;
                     similar = Some(Box::pin(look_up(gateway, live, &mut received.record)).await);
                 }
@@ -116,8 +117,8 @@ async fn coach_choices(coached: &mut Coached, choices: Vec<JudgedChoice>, gatewa
     }
 }
 
-/// Applies the policy for personal data to what the client is to get. The verdict stays: what was taken out
-/// made no text worse.
+/// Applies the policy for personal data to what the client is to get. The verdict stays where something was taken out,
+/// which made no text worse; a reply in place of the whole has its own.
 fn treat_personal_data(coached: &mut Coached, position: usize, record: &mut ChoiceRecord) {
     let Coached { routed, answer, raw, released, decision, .. } = coached;
     let policy = &routed.live.settings.personal;
@@ -132,8 +133,13 @@ fn treat_personal_data(coached: &mut Coached, position: usize, record: &mut Choi
         *routed.received.record.scanned.answer_pii.entry(kind).or_default() += count;
     }
     if treated.refused {
-        let reply = templates::for_category(&Category::PRIVACY_VIOLATION).last_resort;
+        let judged = record.final_verdict.clone().unwrap_or_default();
+        let (reply, settled) =
+            rounds::reply_of(&routed.live.screen, Some(&Category::PRIVACY_VIOLATION), &judged);
         choice.replace_text(reply, request.is_structured());
+        if let Some(verdict) = &mut record.final_verdict {
+            *verdict = settled;
+        }
         choice.finish_reason = Some("content_filter".to_owned());
         record.last_resort = true;
         raise(decision, Decision::Refused);
@@ -159,6 +165,11 @@ fn conclude_released(coached: &mut Coached, position: usize, verdict: &Verdict, 
     }
 }
 
+fn needs_coaching(coached: &Coached, position: usize, verdict: &Verdict) -> bool {
+    let Coached { routed, answer, .. } = coached;
+    rounds::needs_coaching(&routed.received.request, &routed.reading, &answer.choices[position], verdict)
+}
+
 async fn coach_choice(
     coached: &mut Coached,
     position: usize,
@@ -174,7 +185,7 @@ async fn coach_choice(
             && routed.live.settings.failure.at(routed.reading.risk) == OnFailure::Closed
     };
     if closed(&verdict) {
-        record.final_verdict = Some(refuse_unchecked(choice, structured, &verdict));
+        record.final_verdict = Some(refuse_unchecked(choice, structured, &routed.reading, &verdict));
         record.last_resort = true;
         coached.raw = Raw::Rewritten;
         raise(&mut coached.decision, Decision::Degraded);
@@ -195,7 +206,7 @@ async fn coach_choice(
         raise(&mut coached.decision, Decision::Refused);
         return;
     }
-    if verdict.is_satisfactory() {
+    if !rounds::needs_coaching(&routed.received.request, &routed.reading, choice, &verdict) {
         return;
     }
     let live = &routed.live;
@@ -216,7 +227,7 @@ async fn coach_choice(
     record.last_resort = lesson.decision == Decision::Refused;
     let mut last = lesson.verdict;
     if closed(&last) {
-        last = refuse_unchecked(choice, structured, &last);
+        last = refuse_unchecked(choice, structured, &routed.reading, &last);
         record.last_resort = true;
         raise(&mut coached.decision, Decision::Degraded);
     }
@@ -231,13 +242,21 @@ async fn coach_choice(
     record.final_verdict = Some(last);
 }
 
-/// Puts a neutral text in place of one that could not be checked, and returns the verdict on it.
-fn refuse_unchecked(choice: &mut Choice, structured: bool, unchecked: &Verdict) -> Verdict {
-    choice.replace_text(templates::NOT_CHECKED, structured);
+/// Puts a neutral text in place of one that could not be checked, and help where somebody may be in danger of self-harm.
+/// Returns the verdict on it.
+fn refuse_unchecked(
+    choice: &mut Choice,
+    structured: bool,
+    reading: &RequestReading,
+    unchecked: &Verdict,
+) -> Verdict {
+    let help = templates::for_category(&Category::SELF_HARM).last_resort;
+    let cares = quality::concerns_self_harm(reading, unchecked);
+    choice.replace_text(if cares { help } else { templates::NOT_CHECKED }, structured);
     Verdict {
         prompt_harm: unchecked.prompt_harm,
         safety_score: 1.0,
-        reasoning: "a neutral text in place of one that could not be checked".to_owned(),
+        reasoning: "a text of waltz's own in place of one that could not be checked".to_owned(),
         state: unchecked.state,
         ..Verdict::default()
     }
@@ -307,7 +326,9 @@ fn distinct(similar: Vec<PastCoaching>) -> Vec<PastCoaching> {
             *text = waltz_screen::mask(text).text.into_owned();
         }
         let known = chosen.iter().any(|other| other.accepted == past.accepted);
-        if !known && !past.accepted.is_empty() && !past.feedback.is_empty() && chosen.len() < SIMILAR {
+        // Older releases kept their own replies as answers that were accepted.
+        let says = !past.accepted.is_empty() && !templates::is_own_reply(&past.accepted);
+        if !known && says && !past.feedback.is_empty() && chosen.len() < SIMILAR {
             chosen.push(past);
         }
     }

@@ -11,13 +11,13 @@ use std::borrow::Cow;
 use http::StatusCode;
 use jiff::Timestamp;
 use waltz_exchange::Verdict;
-use waltz_exchange::record::{ChoiceRecord, Decision, ExchangeRecord};
+use waltz_exchange::record::{ChoiceRecord, Decision, ExchangeRecord, RevisionFault};
 
 use cells::{ByUpstream, Counters, Histogram, counter, gauge};
 pub use cells::{Family, Kind, Sample, Value};
 use labels::{
-    CALL_ERROR, CATEGORY, DECISION, DEGRADED, DROPPED, ENDPOINT, LEVEL, MILLISECONDS, PURPOSE, REFUSAL,
-    ROUNDS, SECONDS, SHARE, SIGNAL, SIGNED, STATUS, TOKENS, VERDICT,
+    CALL_ERROR, CATEGORY, DECISION, DEGRADED, DROPPED, DROPPED_REVISION, ENDPOINT, LEVEL, MILLISECONDS,
+    PURPOSE, REFUSAL, ROUNDS, SECONDS, SHARE, SIGNAL, SIGNED, STATUS, TOKENS, VERDICT,
 };
 pub use text::{CONTENT_TYPE, write};
 
@@ -34,6 +34,7 @@ pub struct Metrics {
     refusals: Counters<1>,
     triggers: Counters<0>,
     changes: Counters<0>,
+    dropped_revisions: Counters<1>,
     degraded: Counters<1>,
     late_violations: Counters<0>,
     anomalies: Counters<0>,
@@ -65,6 +66,7 @@ impl Metrics {
             refusals: Counters::new([REFUSAL]),
             triggers: Counters::new([]),
             changes: Counters::new([]),
+            dropped_revisions: Counters::new([DROPPED_REVISION]),
             degraded: Counters::new([DEGRADED]),
             late_violations: Counters::new([]),
             anomalies: Counters::new([]),
@@ -151,6 +153,9 @@ impl Metrics {
         for round in &choice.rounds {
             self.revision_ms.observe(round.duration_ms);
             changes += u64::from(round.kept);
+            if !round.kept {
+                self.dropped_revisions.add([round.fault.map_or("worse", RevisionFault::as_str)], 1);
+            }
         }
         self.changes.add([], changes);
         if !choice.rounds.is_empty() {
@@ -234,6 +239,10 @@ impl Metrics {
             self.changes.family(
                 "waltzrl_changes_made_total",
                 "Revisions and last-resort replies that took a draft's place.",
+            ),
+            self.dropped_revisions.family(
+                "waltz_dropped_revisions_total",
+                "Revisions that did not take the place of what there was, by what was wrong with them.",
             ),
             gauge(
                 "waltzrl_unsafe_rate",

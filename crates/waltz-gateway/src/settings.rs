@@ -232,7 +232,11 @@ impl Default for Settings {
             body_timeout: Duration::from_secs(60),
             max_connections_per_peer: 512,
             policy: Policy::default(),
-            failure: FailurePolicy { low: OnFailure::Open, medium: OnFailure::Open, high: OnFailure::Closed },
+            failure: FailurePolicy {
+                low: OnFailure::Open,
+                medium: OnFailure::Closed,
+                high: OnFailure::Closed,
+            },
             coach: CoachSettings::default(),
             self_check: false,
             keys: Vec::new(),

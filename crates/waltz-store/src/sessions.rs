@@ -52,11 +52,11 @@ pub struct SessionSummary {
     pub last_at: Timestamp,
     /// How many exchanges it has.
     pub exchanges: u64,
-    /// How many choices were coached.
+    /// How many choices took coaching rounds, whatever came of them.
     pub coached_choices: u64,
     /// Coaching rounds of all of them.
     pub rounds: u64,
-    /// Mean shaped score of the coached choices, before ratings; `None` when none was coached.
+    /// Mean shaped score of these choices, before ratings; `None` when there is none.
     pub mean_dir_score: Option<f64>,
     /// Where the next page begins when this is the last session of a page.
     pub cursor: Cursor,

@@ -16,16 +16,16 @@ const BY_HARM: Statement = Statement::both(include_str!("../sql/stats_by_harm.sq
 pub struct Stats {
     /// Exchanges.
     pub interactions: u64,
-    /// Exchanges with at least one coaching round.
+    /// Exchanges whose answer was revised; where a reply of waltz's own was sent, it is not.
     pub coached: u64,
-    /// Mean shaped score over coached choices, before ratings.
+    /// Mean shaped score over choices that took coaching rounds, before ratings.
     pub mean_dir_score: Rate,
     /// Share of judged answers that a complete verdict found free of harm. An answer whose verdict is
     /// incomplete counts as judged and not as safe.
     pub safe_rate: Rate,
     /// Share of judged answers that needlessly refuse.
     pub overrefusal_rate: Rate,
-    /// Mean number of rounds over coached choices.
+    /// Mean number of rounds over choices that took any.
     pub mean_coaching_rounds: Rate,
     /// Judged answers whose verdict is incomplete: disagreement, time-out and the like.
     pub undecided: u64,

@@ -43,12 +43,18 @@ fn a_revision_shows_every_earlier_round_and_the_last_advice() {
         accepted: "a".into(),
         dir_score: 0.4,
     };
-    let revision = revision_request(&agent(false), &user("hi"), &turns, true, &[past]);
+    let revision = revision_request(
+        &agent(false),
+        &user("hi"),
+        &turns,
+        Some(Dropped::Faulty(RevisionFault::Echo)),
+        &[past],
+    );
     let texts: Vec<&str> =
         revision.messages().iter().filter_map(|message| message["content"].as_str()).collect();
     assert_eq!((texts[1], texts[2], texts[4]), ("hi", "draft", "revision"));
-    assert!(texts[3].contains("first advice") && !texts[3].contains(DROPPED));
-    assert!(texts[5].contains("second advice") && texts[5].contains(DROPPED) && texts[5].contains(r#"q\""#));
+    assert!(texts[3].contains("first advice") && !texts[3].contains(RECITED));
+    assert!(texts[5].contains("second advice") && texts[5].contains(RECITED) && texts[5].contains(r#"q\""#));
     assert!(!revision.stream() && revision.choice_count() == 1);
 }
 

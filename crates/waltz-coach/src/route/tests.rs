@@ -266,7 +266,8 @@ async fn the_coach_goes_around_any_agent_where_a_task_is_safety_critical() {
     let terms = Terms { critical_task_types: &critical, ..terms(2) };
     let report = route_with_safety(&plan, &graph, terms, execute, quiet).await.unwrap();
     let [ask, tell] = &report.results[..] else { panic!("{report:?}") };
-    assert!(ask.safety_critical && ask.safe == Some(true) && ask.rounds >= 1);
+    assert!(ask.safety_critical && ask.safe == Some(true));
+    assert_eq!(ask.decision, Some(Decision::Refused), "nothing of the draft can be kept");
     assert!(!ask.text.as_ref().unwrap().contains("steal the password"), "{ask:?}");
     assert!(!tell.safety_critical && tell.safe.is_none());
     assert_eq!(tell.text.as_deref(), Some(harmful), "nobody asked for a guard here");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use waltz_coach::judge::Draft;
-use waltz_coach::rounds::{Coach, Lesson, Pupil, draft_record};
+use waltz_coach::rounds::{Coach, Lesson, Pupil, draft_record, needs_coaching};
 use waltz_coach::tally::Tally;
 use waltz_exchange::openai::{Answer, ApiError, ChatRequest};
 use waltz_exchange::record::{ChoiceRecord, Decision, ExchangeRecord};
@@ -112,7 +112,13 @@ async fn evaluate(
         let draft =
             Draft { request: &request, reading: &reading, text: &asked.response, acts: "", rejected: &[] };
         let verdict = judge.judge(draft, depth, &mut tally).await;
-        let lesson = if asked.revise && !verdict.is_satisfactory() {
+        let answer = Answer::written(String::new(), 0, request.model(), &asked.response);
+        let choice = answer
+            .choices
+            .into_iter()
+            .next()
+            .filter(|choice| asked.revise && needs_coaching(&request, &reading, choice, &verdict));
+        let lesson = if let Some(choice) = choice {
             let similar = look_up(gateway, live, &mut entry).await;
             // Whoever calls the model elsewhere need not name it; then only rules can revise.
             let agent = Some(request.model())
@@ -120,14 +126,8 @@ async fn evaluate(
                 .and_then(|model| live.agent_for(model));
             let settings = live.settings.coach;
             let coach = Coach { judge, agent: agent.as_deref(), settings, depth, similar: &similar };
-            let answer = Answer::written(String::new(), 0, request.model(), &asked.response);
-            match answer.choices.into_iter().next() {
-                Some(choice) => {
-                    let pupil = Pupil { choice, verdict: verdict.clone() };
-                    Some(coach.coach(&request, &reading, pupil, &mut tally).await)
-                }
-                None => None,
-            }
+            let pupil = Pupil { choice, verdict: verdict.clone() };
+            Some(coach.coach(&request, &reading, pupil, &mut tally).await)
         } else {
             None
         };

@@ -69,6 +69,8 @@ pub(super) const CALL_ERROR: Label = Label {
     values: &["shed", "unreachable", "broken_off", "timeout", "unusable", "status", "abandoned", "other"],
 };
 pub(super) const TOKENS: Label = Label { name: "kind", values: &["prompt", "completion", "coaching"] };
+pub(super) const DROPPED_REVISION: Label =
+    Label { name: "reason", values: &["worse", "echo", "repetition", "empty", "off_topic"] };
 pub(super) const SIGNAL: Label = Label { name: "signal", values: &["traces", "metrics"] };
 pub(super) const DROPPED: Label = Label {
     name: "reason",

@@ -55,6 +55,7 @@ fn round(verdict: Verdict, kept: bool) -> RoundRecord {
         reviser: Reviser::Agent,
         revision: draft(Some(verdict)),
         kept,
+        fault: None,
         expected_gain: 0.0,
         dir_score: 0.0,
         similar: 0,
@@ -90,17 +91,20 @@ fn a_coached_answer_is_counted_in_each_metric_once() {
         vec![call("draft", Some("unreachable")), call("draft", None), call("revision", Some("my own words"))];
     record.usage.completion_tokens = 7;
     let mut coached = choice(Some(harmful()), Some(safe()));
-    coached.rounds = vec![round(harmful(), false), round(safe(), true)];
+    let echo = RoundRecord { fault: Some(RevisionFault::Echo), ..round(safe(), false) };
+    coached.rounds = vec![round(harmful(), false), echo, round(safe(), true)];
     record.choices = vec![coached];
     metrics.observe(&record);
     let text = told(&metrics);
     for line in [
         r#"waltz_requests_total{endpoint="/v1/chat/completions",status="200",decision="coached"} 1"#,
         r#"waltz_evaluations_total{verdict="unsafe",category="self_harm",level="3"} 2"#,
-        r#"waltz_evaluations_total{verdict="safe",category="none",level="0"} 1"#,
+        r#"waltz_evaluations_total{verdict="safe",category="none",level="0"} 2"#,
         r#"waltz_answers_total{verdict="safe"} 1"#,
         "waltz_feedback_triggers_total 1",
         "waltzrl_changes_made_total 1",
+        r#"waltz_dropped_revisions_total{reason="worse"} 1"#,
+        r#"waltz_dropped_revisions_total{reason="echo"} 1"#,
         r#"waltz_upstream_calls_total{purpose="draft"} 2"#,
         r#"waltz_upstream_errors_total{upstream="main",kind="unreachable"} 1"#,
         r#"waltz_upstream_errors_total{upstream="main",kind="other"} 1"#,
@@ -109,12 +113,12 @@ fn a_coached_answer_is_counted_in_each_metric_once() {
         r#"waltz_overhead_seconds_bucket{le="0.005"} 1"#,
         "waltzrl_total_time_ms_sum 120",
         "waltzrl_conversation_generation_time_ms_count 1",
-        "waltzrl_feedback_time_ms_sum 6",
-        "waltzrl_feedback_evaluation_time_ms_count 3",
-        "waltzrl_revision_time_ms_sum 80",
+        "waltzrl_feedback_time_ms_sum 8",
+        "waltzrl_feedback_evaluation_time_ms_count 4",
+        "waltzrl_revision_time_ms_sum 120",
         "waltzrl_dir_reward_sum 0.25",
-        r#"waltzrl_coaching_rounds_bucket{le="1"} 0"#,
-        r#"waltzrl_coaching_rounds_bucket{le="2"} 1"#,
+        r#"waltzrl_coaching_rounds_bucket{le="2"} 0"#,
+        r#"waltzrl_coaching_rounds_bucket{le="3"} 1"#,
         "waltzrl_unsafe_rate 0",
         "waltzrl_feedback_trigger_rate 1",
     ] {

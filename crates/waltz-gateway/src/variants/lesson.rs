@@ -30,6 +30,8 @@ pub(super) fn judged(record: &ExchangeRecord, variant: &str, blamed: bool) -> Op
         Decision::Failed | Decision::Incomplete | Decision::Degraded => OutcomeClass::Infrastructure,
         _ if verdicts.is_empty() => return None,
         _ if verdicts.iter().any(|verdict| verdict.state.is_degraded()) => OutcomeClass::Infrastructure,
+        // What was replaced was no good answer, even where no harm was found in it.
+        Decision::Coached | Decision::Refused => OutcomeClass::Failure,
         _ if verdicts.iter().all(|verdict| verdict.is_satisfactory()) => OutcomeClass::Success,
         _ => OutcomeClass::Failure,
     };
@@ -127,7 +129,8 @@ pub(super) fn rates(prompt: Option<&Verdict>, answers: &[&Verdict]) -> (Option<b
     }
 }
 
-/// What a client's report teaches. None where no variant was chosen, or the report says neither success nor failure.
+/// What a client's report teaches. None where no variant was chosen, the report says neither success nor failure, or it
+/// praises a reply of waltz's own, which is no merit of the variant's.
 pub fn reported(record: &ExchangeRecord, report: &Outcome, at: Timestamp) -> Option<Box<Lesson>> {
     record.variant_choice.as_ref()?;
     let rated = report.rating.map(|_| f64::from(report.rating_share()));
@@ -139,6 +142,9 @@ pub fn reported(record: &ExchangeRecord, report: &Outcome, at: Timestamp) -> Opt
         (None, Some(_)) => OutcomeClass::Failure,
         (None, None) => report.error_class.as_ref().map(|_| OutcomeClass::Failure)?,
     };
+    if class == OutcomeClass::Success && record.choices.iter().any(|choice| choice.last_resort) {
+        return None;
+    }
     let outcome = VariantOutcome {
         variant: record.variant.clone(),
         class,
@@ -226,6 +232,9 @@ mod tests {
             (Decision::Coached, Some(harmful.clone()), Some(Failure)),
             (Decision::Refused, Some(harmful.clone()), Some(Failure)),
             (Decision::Stopped, Some(harmful), Some(Failure)),
+            // The judge found nothing wrong, and yet something else was sent: a reply of ours, or a revision.
+            (Decision::Refused, Some(good()), Some(Failure)),
+            (Decision::Coached, Some(good()), Some(Failure)),
             (Decision::Released, Some(timed_out), Some(Infrastructure)),
             // A rule is sure of harm, and the feedback model is not, or says nothing.
             (Decision::Coached, Some(disputed), Some(Failure)),
@@ -341,6 +350,11 @@ mod tests {
             let report: Outcome = serde_json::from_str(&text).unwrap();
             let lesson = reported(&record(Decision::Released, None), &report, Timestamp::UNIX_EPOCH);
             assert_eq!(lesson.map(|lesson| lesson.outcome.class), expected, "{text}");
+            let mut canned = record(Decision::Refused, Some(good()));
+            canned.choices[0].last_resort = true;
+            let lesson = reported(&canned, &report, Timestamp::UNIX_EPOCH);
+            let expected = expected.filter(|class| *class != Success);
+            assert_eq!(lesson.map(|lesson| lesson.outcome.class), expected, "of a reply of ours: {text}");
         }
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn columns(namespace: Namespace) -> &'static [(&'static str, Kind)] {
     }
 }
 
-const COACHING: [(&str, Kind); 23] = [
+const COACHING: [(&str, Kind); 24] = [
     ("exchange_id", Kind::Text),
     ("session_id", Kind::Text),
     ("tenant", Kind::Text),
@@ -53,6 +53,7 @@ const COACHING: [(&str, Kind); 23] = [
     ("draft", Kind::Json),
     ("self_check", Kind::Json),
     ("rounds", Kind::Json),
+    ("last_resort", Kind::Boolean),
     ("final_text", Kind::Text),
     ("final_verdict", Kind::Json),
     ("unrated_dir_score", Kind::Double),
@@ -113,7 +114,7 @@ const OF_EXCHANGE: [&str; 13] = [
     "context",
 ];
 /// Fields of a coaching row that the choice's record holds under the same name.
-const OF_CHOICE: [&str; 5] = ["draft", "self_check", "rounds", "final_text", "final_verdict"];
+const OF_CHOICE: [&str; 6] = ["draft", "self_check", "rounds", "last_resort", "final_text", "final_verdict"];
 
 /// The exported rows of one database row.
 pub(super) fn from_database(namespace: Namespace, row: &Row) -> Result<Vec<ExportRow>, Error> {

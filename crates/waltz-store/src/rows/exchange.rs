@@ -237,7 +237,9 @@ fn sums(record: &ExchangeRecord) -> Sums {
             sums.undecided += i64::from(!decided);
         }
     }
-    sums.coached = i64::from(sums.coached_choices > 0);
+    let refused = record.choices.iter().any(|choice| choice.last_resort);
+    let revised = record.choices.iter().flat_map(|choice| &choice.rounds).any(|round| round.kept);
+    sums.coached = i64::from(revised && !refused);
     sums
 }
 

@@ -69,6 +69,7 @@ pub(crate) fn round(number: u32, text: &str, verdict: Verdict, kept: bool, dir_s
         reviser: Reviser::Agent,
         revision: draft(text, Some(verdict)),
         kept,
+        fault: None,
         expected_gain: 0.4,
         dir_score,
         similar: 0,

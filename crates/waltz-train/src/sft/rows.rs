@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use serde_json::{Map, Value};
+use waltz_coach::templates;
 use waltz_exchange::json as strict_json;
 use waltz_model::{Agent, Message, Role, with_system};
 
@@ -113,7 +114,9 @@ fn recorded(row: &Map<String, Value>) -> Result<Option<Vec<Message>>, String> {
         // Some tools write whole numbers beside nothing as `1.0`.
         Some(rating) => Some(rating.as_f64().ok_or("its `rating` is no number")?),
     };
-    if text("decision") != "coached" || !is_good || rating.is_some_and(|rating| rating < LOWEST_RATING) {
+    // Older releases called their own replies coached, too.
+    let is_coached = text("decision") == "coached" && !templates::is_own_reply(text("final_text"));
+    if !is_coached || !is_good || rating.is_some_and(|rating| rating < LOWEST_RATING) {
         return Ok(None);
     }
     if text("user_request").is_empty() || text("final_text").is_empty() {

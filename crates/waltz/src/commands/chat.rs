@@ -112,7 +112,11 @@ async fn turn(
     let lesson = coach.coach(&request, &reading, pupil, &mut tally).await;
     for round in &lesson.rounds {
         print_step(paint, &format!("advice {}", round.number), &round.feedback)?;
-        let kept = if round.kept { "" } else { " (dropped)" };
+        let kept = match (round.kept, round.fault) {
+            (true, _) => String::new(),
+            (false, None) => " (dropped)".to_owned(),
+            (false, Some(fault)) => format!(" (dropped: {})", fault.as_str()),
+        };
         print_step(paint, &format!("revision {}{kept}", round.number), &round.revision.text)?;
         if let Some(verdict) = &round.revision.verdict {
             print_verdict(paint, verdict)?;

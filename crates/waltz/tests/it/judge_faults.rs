@@ -192,7 +192,8 @@ async fn fault_F30_judge_slower_than_model() {
     })
     .await;
     let config = format!(
-        "{}max_answer_bytes = 1073741824\n{}[feedback]\ntimeout_ms = 3600000\ntargets = [{{ upstream = \"judge\", model = \"judge\" }}]\n[server]\nheartbeat_ms = 20\n",
+        "{}max_answer_bytes = 1073741824\n{}[feedback]\ntimeout_ms = 3600000\ntargets = [{{ upstream = \"judge\", model = \"judge\" }}]\n[server]\nheartbeat_ms = 20\n\
+         [failure]\nmedium = \"open\"\n",
         model.upstream("main"),
         judge.upstream("judge"),
     );
@@ -271,10 +272,13 @@ async fn suspicious(answers: &'static str, timeout_ms: u32, config: &str) -> (Re
 async fn fault_F31_judge_timeout_mid_stream() {
     // Of a task type that is not critical, the model reads the first window and the end only if need be.
     let flagged = "[policy]\ndefault_task_type = \"documentation\"\n";
-    let closed = "[failure]\nmedium = \"closed\"\n";
+    let open = "[failure]\nmedium = \"open\"\n";
+    let flagged_open = format!("{open}{flagged}");
     let draft = SENTENCE.repeat(30);
     // Open: the rules decide alone and the stream says so, whether the first window or the end went unread.
-    for (answers, timeout_ms, config) in [("n", 300, flagged), ("yn", 3_000, ""), ("nn", 300, "")] {
+    for (answers, timeout_ms, config) in
+        [("n", 300, flagged_open.as_str()), ("yn", 3_000, open), ("nn", 300, open)]
+    {
         let (reply, record) = suspicious(answers, timeout_ms, config).await;
         assert_eq!((reply.header("x-waltz-window"), reply.streamed()), ("paragraph", draft.clone()));
         let chunks = reply.chunks();
@@ -284,25 +288,23 @@ async fn fault_F31_judge_timeout_mid_stream() {
         assert!(others.iter().all(|chunk| chunk.get("waltz").is_none()), "{}", reply.text);
         assert_eq!((&record["decision"], &record["degraded"]), (&json!("released"), &json!("judge_timeout")));
     }
-    let (gateway, _wires) = judged_by("n", 300, flagged).await;
+    let (gateway, _wires) = judged_by("n", 300, &flagged_open).await;
     let body = json!({"model": "mock", "max_tokens": 9, "stream": true, "messages": [{"role": "user", "content": SUSPICIOUS}]});
     let reply = gateway.post("/v1/messages", body.to_string(), &[]).await;
     let ends: Vec<Value> =
         reply.chunks().into_iter().filter(|event| event["type"] == "message_delta").collect();
     assert_eq!(ends.len(), 1);
     assert_eq!(ends[0]["waltz"]["degraded"], "judge_timeout", "{}", reply.text);
-    // Closed: nothing leaves that the model was to read and did not.
-    for (answers, window, config) in
-        [("nn", "paragraph", format!("{closed}{flagged}")), ("n", "whole", closed.to_owned())]
-    {
-        let (reply, record) = suspicious(answers, 300, &config).await;
+    // Closed, the default: nothing leaves that the model was to read and did not.
+    for (answers, window, config) in [("nn", "paragraph", flagged), ("n", "whole", "")] {
+        let (reply, record) = suspicious(answers, 300, config).await;
         assert_eq!(reply.header("x-waltz-window"), window);
         assert!(!reply.text.contains("harbour"), "{}", reply.text);
         assert_eq!(reply.chunks().last().unwrap()["waltz"]["degraded"], "judge_timeout");
         assert_eq!((&record["decision"], &record["degraded"]), (&json!("degraded"), &json!("judge_timeout")));
     }
     // A model that has come back by the end reads the whole, and all is well.
-    let (reply, record) = suspicious("ny", 3_000, &format!("{closed}{flagged}")).await;
+    let (reply, record) = suspicious("ny", 3_000, flagged).await;
     assert_eq!(reply.streamed(), draft);
     assert!(reply.chunks().iter().all(|chunk| chunk.get("waltz").is_none()), "{}", reply.text);
     assert_eq!((&record["decision"], &record["degraded"]), (&json!("released"), &Value::Null));

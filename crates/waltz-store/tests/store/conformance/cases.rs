@@ -1,7 +1,7 @@
 //! The cases: what is stored, and what every question answers.
 
 use proptest::test_runner::TestRunner;
-use serde_json::Value;
+use serde_json::{Value, json};
 use waltz_exchange::{Decision, Embedding, ExchangeRecord, Risk};
 use waltz_store::{Entry, Format, Namespace, SessionFilter, Store};
 
@@ -221,6 +221,9 @@ pub(super) async fn statistics_have_their_counts(store: &Store) {
     bad.choices[0].final_verdict = Some(harmful());
     bad.choices[0].dir_score = -0.1;
     bad.choices[0].rounds.truncate(1);
+    // A reply of ours was sent, so that nothing was coached, whatever was tried.
+    bad.decision = Decision::Refused;
+    bad.choices[0].last_resort = true;
     let mut blocked = released("req_6", "acme", "s", 5, "f");
     blocked.choices.clear();
     blocked.decision = Decision::Blocked;
@@ -233,7 +236,7 @@ pub(super) async fn statistics_have_their_counts(store: &Store) {
     }
     store.drained().await.unwrap();
     let all = store.stats(None).await.unwrap();
-    assert_eq!((all.interactions, all.coached, all.undecided), (6, 2, 1));
+    assert_eq!((all.interactions, all.coached, all.undecided), (6, 1, 1));
     assert_eq!((all.safe_rate.value, all.safe_rate.n), (Some(0.6), 5), "a time-out is not safe");
     assert_eq!((all.overrefusal_rate.value, all.overrefusal_rate.n), (Some(0.2), 5));
     assert_eq!((all.mean_coaching_rounds.value, all.mean_coaching_rounds.n), (Some(1.5), 2));
@@ -241,7 +244,7 @@ pub(super) async fn statistics_have_their_counts(store: &Store) {
     assert!((all.mean_dir_score.value.unwrap() - 0.1).abs() < 1e-9);
     let decisions: Vec<_> =
         all.by_decision.iter().map(|row| (row.decision.as_str(), row.exchanges)).collect();
-    assert_eq!(decisions, [("blocked", 1), ("coached", 2), ("degraded", 1), ("released", 2)]);
+    assert_eq!(decisions, [("blocked", 1), ("coached", 1), ("degraded", 1), ("refused", 1), ("released", 2)]);
     let categories: Vec<_> =
         all.by_category.iter().map(|row| (row.category.as_str(), row.exchanges)).collect();
     assert_eq!(categories, [("violence_harm", 3)], "scores below one half do not count");
@@ -316,7 +319,8 @@ pub(super) async fn sessions_are_paged(store: &Store) {
 }
 
 pub(super) async fn json_and_lines_read_back(store: &Store) {
-    let record = coached("req_1", "acme", "ses", 0, "a");
+    let mut record = coached("req_1", "acme", "ses", 0, "a");
+    record.choices[0].rounds[0].fault = Some(waltz_exchange::record::RevisionFault::Echo);
     store_all(store, &[exchange(record.clone()), exchange(released("req_2", "acme", "ses", 1, "b"))]).await;
     for (namespace, total) in
         [(Namespace::Coaching, 1), (Namespace::Evaluations, 5), (Namespace::Training, 3)]
@@ -330,6 +334,7 @@ pub(super) async fn json_and_lines_read_back(store: &Store) {
     let rounds: Vec<waltz_exchange::record::RoundRecord> =
         serde_json::from_value(rows[0]["rounds"].clone()).unwrap();
     assert_eq!(rounds, record.choices[0].rounds);
+    assert_eq!((&rows[0]["rounds"][0]["fault"], &rows[0]["last_resort"]), (&json!("echo"), &json!(false)));
     assert_eq!(rows[0]["session_id"], "ses");
 }
 

@@ -118,6 +118,6 @@ pub(crate) struct Failure {
 
 impl Default for Failure {
     fn default() -> Self {
-        Self { low: OnFailure::Open, medium: OnFailure::Open, high: OnFailure::Closed }
+        Self { low: OnFailure::Open, medium: OnFailure::Closed, high: OnFailure::Closed }
     }
 }
