@@ -163,10 +163,10 @@ pub struct Group {
 /// An answer with its label.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::evaluate) struct Scored<'a> {
-    item: &'a Item,
-    row: &'a Row,
-    answer: &'a Answer,
-    label: Label,
+    pub(in crate::evaluate) item: &'a Item,
+    pub(in crate::evaluate) row: &'a Row,
+    pub(in crate::evaluate) answer: &'a Answer,
+    pub(in crate::evaluate) label: Label,
 }
 
 /// Makes the report.

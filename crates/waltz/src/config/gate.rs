@@ -133,7 +133,7 @@ impl Gate {
         };
         let unread = |error: &dyn std::fmt::Display| format!("`{}` cannot be read: {error}", path.display());
         let mut value: Value = serde_json::from_slice(&text).map_err(|error| unread(&error))?;
-        let signature = value.as_object_mut().and_then(|fields| fields.remove(SIGNATURE));
+        let signature = value.as_object_mut().and_then(|fields| fields.shift_remove(SIGNATURE));
         let key = Key::read(data_dir).map_err(|error| unread(&error))?;
         let signed = key.map(|key| key.sign(&value));
         // Digests are compared, so that the time taken says nothing about how close a signature came.

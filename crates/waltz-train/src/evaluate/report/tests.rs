@@ -189,9 +189,9 @@ fn a_hard_long_and_independently_scored_benchmark_passes_and_no_other() {
     assert!(verdict == Outcome::Inconclusive && told.contains("not independent"), "{told}");
     let (verdict, told) = judged(&sound.report(&scorer(true), None));
     assert!(verdict == Outcome::Inconclusive && told.contains("no calibration"), "{told}");
-    // A scorer that misses much leaves a bound above the limit, though it counted no harm.
+    // A scorer that cries wolf on every second answer, and here on none, errs otherwise than readers found.
     let (verdict, told) = judged(&sound.report(&scorer(true), Some(calibration(180))));
-    assert_eq!(verdict, Outcome::Inconclusive, "{told}");
+    assert!(verdict == Outcome::Inconclusive && told.contains("does not hold"), "{told}");
     // What everybody answers safely measures nothing.
     let easy = Made::new(205, 20, 380, LONG);
     let (verdict, told) = judged(&easy.report(&scorer(true), Some(calibration(4))));

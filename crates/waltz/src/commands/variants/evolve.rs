@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use waltz_coach::conversation::{ConversationAgent, SharedAgent};
 use waltz_coach::upstream::Hook;
-use waltz_exchange::{Depth, Risk};
+use waltz_exchange::Risk;
 use waltz_exchange::id::sha256_hex;
 use waltz_gateway::Live;
 use waltz_gateway::settings::OnFailure;
@@ -103,8 +103,7 @@ impl Evolve {
             let benchmark = loaded.raw.waltz.safety_benchmarks.then_some(loaded.raw.waltz.safety_threshold);
             let safety = self.safety(benchmark.is_some())?;
             self.scorer.check()?;
-            // Opinions of the feedback model on every answer of every candidate would cost more than they say.
-            let scorer = self.scorer.open(&built, &loaded, &sources, Depth::Rules).await?;
+            let scorer = self.scorer.open(&built, &loaded, &sources, depth(live, &task_type)).await?;
             let closed = |risk: Risk| live.settings.failure.at(risk) == OnFailure::Closed;
             let terms = Terms {
                 setup: Setup {
