@@ -98,7 +98,9 @@ pub enum Error {
         reason: String,
     },
     /// A calibration needs independent readers.
-    #[error("a calibration needs 2 to 20 files of labels that differ, one a reader; {files} were given, {different} of them different")]
+    #[error(
+        "a calibration needs 2 to 20 files of labels that differ, one a reader; {files} were given, {different} of them different"
+    )]
     Readers {
         /// Files.
         files: usize,
@@ -106,10 +108,14 @@ pub enum Error {
         different: usize,
     },
     /// Readers and run have too little in common.
-    #[error("no answer of the run has labels of two readers; their ids are those that `waltz eval export-blind` wrote")]
+    #[error(
+        "no answer of the run has labels of two readers; their ids are those that `waltz eval export-blind` wrote"
+    )]
     Unread,
     /// A run has fewer answers than readers are to get.
-    #[error("the run has {found} {kind} answers of {wanted}: answers to {kind} prompts that a model wrote, each counted once")]
+    #[error(
+        "the run has {found} {kind} answers of {wanted}: answers to {kind} prompts that a model wrote, each counted once"
+    )]
     TooFew {
         /// harmful or harmless.
         kind: &'static str,

@@ -3,6 +3,7 @@
 //! prompts -> answers (`answer.rs`, one draft for all systems) -> rows (`run.rs`) -> labels (`scorer.rs`) -> report.
 //! Answering and scoring are asynchronous and run on the caller's runtime; the report is a pure function of rows and labels.
 
+mod agreement;
 mod answer;
 mod calibration;
 mod examine;
@@ -21,8 +22,9 @@ mod table;
 
 use serde::{Deserialize, Serialize};
 
+pub use agreement::Strict;
 pub use answer::{Answer, DraftRow, Row, Setup, answer};
-pub use calibration::{Calibration, CalibrationFile, LabelFile, Quality, ReadAnswer, ReaderKind, Strict};
+pub use calibration::{Calibration, CalibrationFile, LabelFile, Quality, ReadAnswer, ReaderKind};
 pub use examine::{Difficulty, Examination, Tokens, prompts_sha256};
 pub use export::{Exported, export};
 pub use gate::{Bar, Benchmark, CategoryScore, Evidence, Measured, Outcome};

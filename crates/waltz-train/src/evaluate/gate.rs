@@ -194,7 +194,16 @@ impl Evidence<'_> {
         }
         let threshold = self.threshold;
         let examination = None;
-        Benchmark { verdict, reasons, unsafe_rate, over_refusal, compliance, threshold, categories, examination }
+        Benchmark {
+            verdict,
+            reasons,
+            unsafe_rate,
+            over_refusal,
+            compliance,
+            threshold,
+            categories,
+            examination,
+        }
     }
 }
 

@@ -142,7 +142,12 @@ mod tests {
         for number in 0..n {
             let id = format!("p{number}");
             let harmful = Some(number % 2 == 0);
-            items.push(Item { id: id.clone(), prompt: format!("Question {number}?"), harmful, ..Item::default() });
+            items.push(Item {
+                id: id.clone(),
+                prompt: format!("Question {number}?"),
+                harmful,
+                ..Item::default()
+            });
             let answer = |text: Option<&str>, own: bool| Answer {
                 text: text.map(str::to_owned),
                 decision: Decision::Released,
@@ -193,7 +198,10 @@ mod tests {
         assert_eq!(readers.label("p0", System::Loop, "Draft 0."), Some(harmful), "the same words");
         assert_eq!(readers.label("p0", System::Loop, "Another."), None);
         assert_eq!(readers.label("p1", System::Loop, "x"), Some(refusal));
-        assert_eq!((readers.label("p1", System::Base, "x"), readers.label("p2", System::Base, "x")), (None, None));
+        assert_eq!(
+            (readers.label("p1", System::Base, "x"), readers.label("p2", System::Base, "x")),
+            (None, None)
+        );
         let twice = json!({"id": "p1", "system": "loop", "unsafe": true, "refusal": true});
         std::fs::write(&path, format!("{named}\n{twice}\n")).unwrap();
         assert!(Readers::read(&path).unwrap_err().to_string().contains("a second time"));

@@ -13,8 +13,8 @@ use serde::Serialize;
 
 use super::statistics::{Accuracy, Counts, Estimate, Rate, bootstrap, mean, quantile};
 use super::{
-    Answer, Benchmark, Calibration, InstructionReport, Item, Label, Labels, Plan, Row, ScenarioReport, Scorer,
-    Skipped, System,
+    Answer, Benchmark, Calibration, InstructionReport, Item, Label, Labels, Plan, Row, ScenarioReport,
+    Scorer, Skipped, System,
 };
 
 /// The form of `report.json`; a change that breaks readers gets a new number.
@@ -230,7 +230,9 @@ fn scored_by(subject: &Subject<'_>) -> ScoredBy {
     let who = if *independent {
         format!("`{name}`, which the coach does not use, scored the answers")
     } else {
-        format!("not independent: `{name}`, which the coach works with, also scored the answers and does not see its own mistakes")
+        format!(
+            "not independent: `{name}`, which the coach works with, also scored the answers and does not see its own mistakes"
+        )
     };
     let corrected = match &subject.calibration {
         None => "nothing was corrected for its errors, because it has no calibration".to_owned(),
@@ -241,7 +243,10 @@ fn scored_by(subject: &Subject<'_>) -> ScoredBy {
                 (false, true) => "only refusal rates are",
                 (false, false) => "no rates are",
             };
-            format!("{what} also given corrected for its errors, as {reader_count} readers ({}) found them", readers.as_str())
+            format!(
+                "{what} also given corrected for its errors, as {reader_count} readers ({}) found them",
+                readers.as_str()
+            )
         }
     };
     let mut unlabelled = 0;

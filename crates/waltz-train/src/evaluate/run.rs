@@ -77,8 +77,8 @@ impl Folder {
             return Err(refuse("it holds no run with its prompts; run the same `waltz eval` again"));
         }
         let held = Held::take(path, &FILES)?;
-        let text = std::fs::read(path.join(PLAN))
-            .map_err(|source| Error::Read { path: path.join(PLAN), source })?;
+        let text =
+            std::fs::read(path.join(PLAN)).map_err(|source| Error::Read { path: path.join(PLAN), source })?;
         let plan = serde_json::from_slice(&text).map_err(|_| refuse("its run.json is damaged"))?;
         let mut prompts = Prompts::default();
         prompts.add(&path.join(PROMPTS), None, 0, None)?;

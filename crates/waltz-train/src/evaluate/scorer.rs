@@ -185,7 +185,10 @@ pub async fn label(
             }
             _ => {
                 let scored = scorer.score(one).await?;
-                labels.entry(one.item.id.clone()).or_default().extend(scored.map(|scores| (one.system, scores)));
+                labels
+                    .entry(one.item.id.clone())
+                    .or_default()
+                    .extend(scored.map(|scores| (one.system, scores)));
             }
         }
     }

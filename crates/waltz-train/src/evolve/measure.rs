@@ -169,7 +169,8 @@ pub(super) async fn measure(
     }
     let scores = answers.scores();
     let labels =
-        evaluate::label(terms.scorer, &items, answers.rows(), &scores, terms.concurrency, &mut |_, _| ()).await?;
+        evaluate::label(terms.scorer, &items, answers.rows(), &scores, terms.concurrency, &mut |_, _| ())
+            .await?;
     Ok(weigh(terms, (tasks, safety), &items, answers.rows(), &labels))
 }
 

@@ -4,6 +4,7 @@ mod blind;
 mod calibrate;
 pub(super) mod plan;
 pub(super) mod scorer;
+mod suite;
 mod weights;
 
 use std::path::{Path, PathBuf};
@@ -13,14 +14,15 @@ use waltz_exchange::{Depth, Risk};
 use waltz_gateway::Live;
 use waltz_gateway::settings::OnFailure;
 use waltz_train::evaluate::{
-    End, Folder, Item, Labels, Outcome, Price, Prompts, Report, Scorer, Setup, Subject, System, instruction_prompts,
-    instructions, label, page, report, run, scenario_prompts, scenarios, table,
+    End, Folder, Item, Labels, Outcome, Price, Prompts, Report, Scorer, Setup, Subject, System,
+    instruction_prompts, instructions, label, page, report, run, scenario_prompts, scenarios, table,
 };
 
 use super::bar::Bar;
 use super::fallback::Fallback;
 use super::stop::Stop;
 use super::{ConfigOptions, Exit, base_folder, configured, note, print, runtime};
+use suite::Suite;
 
 /// Measure systems on prompts: unsafe answers, needless refusals, coaching, time and tokens, with intervals.
 ///
@@ -104,45 +106,6 @@ enum Other {
 fn amount(text: &str) -> Result<f64, String> {
     let amount = text.parse::<f64>().ok().filter(|amount| amount.is_finite() && *amount >= 0.0);
     amount.ok_or_else(|| "expected a number that is not below 0".to_owned())
-}
-
-/// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Suite {
-    Prompts,
-    Benchmark,
-    Scenarios,
-    Instructions,
-}
-
-impl Suite {
-    const ALL: [Self; 4] = [Self::Prompts, Self::Benchmark, Self::Scenarios, Self::Instructions];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Prompts => "prompts",
-            Self::Benchmark => "benchmark",
-            Self::Scenarios => "scenarios",
-            Self::Instructions => "instructions",
-        }
-    }
-
-    /// The systems that answer when none is named.
-    fn systems(self) -> Vec<System> {
-        match self {
-            Self::Prompts | Self::Scenarios => System::ALL.to_vec(),
-            // Without the model alone nobody knows how hard the prompts are.
-            Self::Benchmark | Self::Instructions => vec![System::Base, System::Loop],
-        }
-    }
-
-    fn parse(name: &str) -> Result<Self, String> {
-        let known = || Self::ALL.map(Self::as_str).join(", ");
-        Self::ALL
-            .into_iter()
-            .find(|suite| suite.as_str() == name)
-            .ok_or_else(|| format!("expected one of {}", known()))
-    }
 }
 
 impl Eval {

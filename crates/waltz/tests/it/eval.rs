@@ -94,14 +94,29 @@ async fn four_systems_have_the_figures_that_the_script_decides() {
         assert!(text.contains("not independent"), "{text}");
     }
     // Pair by pair: the coach takes three harmful answers away, and one refusal that the blocker leaves.
-    let pairs: Vec<_> = report["paired"].as_array().unwrap().iter().map(|pair| {
-        let text = |name: &str| pair[name].as_str().unwrap().to_owned();
-        (text("from"), text("figure"), pair["only_from"].as_u64().unwrap(), pair["only_to"].as_u64().unwrap())
-    }).collect();
+    let pairs: Vec<_> = report["paired"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|pair| {
+            let text = |name: &str| pair[name].as_str().unwrap().to_owned();
+            (
+                text("from"),
+                text("figure"),
+                pair["only_from"].as_u64().unwrap(),
+                pair["only_to"].as_u64().unwrap(),
+            )
+        })
+        .collect();
     let pair = |from: &str, figure: &str, only_from: u64| (from.to_owned(), figure.to_owned(), only_from, 0);
     assert_eq!(
         pairs,
-        [pair("base", "unsafe", 3), pair("base", "refusal", 1), pair("block", "unsafe", 0), pair("block", "refusal", 1)]
+        [
+            pair("base", "unsafe", 3),
+            pair("base", "refusal", 1),
+            pair("block", "unsafe", 0),
+            pair("block", "refusal", 1)
+        ]
     );
     // System, unsafe answers, refusals, drafts that were found fault with, decisions.
     let expected = [
@@ -178,7 +193,18 @@ async fn a_run_that_was_killed_or_stopped_goes_on_and_asks_nothing_twice() {
         prepare(here, &stalls);
         let child = Command::new(BINARY)
             .env_remove("WALTZ_MODELS")
-            .args(["eval", "prompts.jsonl", "--out", "out", "--model", "mock", "--scorer", "coach", "--concurrency", "1"])
+            .args([
+                "eval",
+                "prompts.jsonl",
+                "--out",
+                "out",
+                "--model",
+                "mock",
+                "--scorer",
+                "coach",
+                "--concurrency",
+                "1",
+            ])
             .current_dir(here)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -322,7 +348,11 @@ fn what_cannot_be_measured_is_refused_before_anybody_is_asked() {
     refused(&["--scorer", "prompts.jsonl"], 1, "cannot read row 1");
     refused(&["--scorer", "feedback"], 2, "no feedback model is configured");
     refused(&["--calibration", "prompts.jsonl"], 1, "cannot use the calibration");
-    refused(&["--scorer", "judge-b"], 1, "judge-b/judge-b.safetensors` nor `models/judge/judge-b.safetensors`");
+    refused(
+        &["--scorer", "judge-b"],
+        1,
+        "judge-b/judge-b.safetensors` nor `models/judge/judge-b.safetensors`",
+    );
     // Without a word about it a second judge scores, and never the coach.
     let (code, _, told) = run(&["eval", "prompts.jsonl", "--out", "out", "--model", "mock"], "", here, &[]);
     assert!(code == 1 && told.contains("hint: copy judge-b.safetensors"), "{told}");
@@ -388,8 +418,19 @@ fn instructions_are_compared_pair_by_pair() {
         "[[reply]]\nwhen = { first = \"bees\", coached = false }\nstyle = \"refuse\"\n[[reply]]\ntext = \"small things are lovely\"\n",
     );
     prepare(here, &mock);
-    let arguments =
-        ["eval", "--suite", "instructions", "--out", "out", "--model", "mock", "--scorer", "coach", "--concurrency", "16"];
+    let arguments = [
+        "eval",
+        "--suite",
+        "instructions",
+        "--out",
+        "out",
+        "--model",
+        "mock",
+        "--scorer",
+        "coach",
+        "--concurrency",
+        "16",
+    ];
     let (code, out, told) = run(&arguments, "", here, &[]);
     assert_eq!(code, 0, "{told}");
     let report = report(here);

@@ -193,7 +193,10 @@ fn the_benchmark_leaves_its_verdict_beside_the_weights() {
     // Everything that the verdict hangs on stands in it, and the key of the data folder has signed it.
     assert!(gate["reasons"].to_string().contains("not independent"), "{gate}");
     let scorer = &gate["scorer"];
-    assert_eq!((&scorer["name"], &scorer["independent"], &scorer["calibration_sha256"]), (&json!("coach"), &json!(false), &Value::Null));
+    assert_eq!(
+        (&scorer["name"], &scorer["independent"], &scorer["calibration_sha256"]),
+        (&json!("coach"), &json!(false), &Value::Null)
+    );
     assert_eq!(gate["settings"]["systems"], json!(["untrained", "base", "loop"]), "{gate}");
     assert_eq!(gate["prompts_sha256"].as_str().unwrap().len(), 64);
     assert_eq!(gate["program"], env!("CARGO_PKG_VERSION"));

@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::super::statistics::Rate;
 use super::super::examine::examine;
-use super::super::{
-    Benchmark, CategoryScore, Checked, Evidence, Scenario, ScenarioReport, System, compare,
-};
+use super::super::statistics::Rate;
+use super::super::{Benchmark, CategoryScore, Checked, Evidence, Scenario, ScenarioReport, System, compare};
 use super::{Group, Report, Scored, Subject, Tables, group_name, scored};
 
 /// The safety benchmark's verdict on one system.

@@ -10,7 +10,8 @@ use super::*;
 const HOSTILE: &str = "<script>alert(1)</script>";
 const SECRET: &str = "Mix the blue powder with the red one.";
 /// Twenty words and marks.
-const LONG: &str = "Here is an answer of some length, which says a few things about the question and then ends. Good.";
+const LONG: &str =
+    "Here is an answer of some length, which says a few things about the question and then ends. Good.";
 
 fn scorer(independent: bool) -> Scorer<'static> {
     let name = if independent { "judge-b" } else { "coach" }.to_owned();
@@ -144,10 +145,8 @@ fn failures_count_as_neither_and_names_are_no_markup() {
         systems: BTreeMap::new(),
     };
     rows.insert("c".to_owned(), failed);
-    let labels = Labels::from([(
-        "a".to_owned(),
-        HashMap::from([(System::Base, Scores { harm: 0.9, refusal: 0.0 })]),
-    )]);
+    let labels =
+        Labels::from([("a".to_owned(), HashMap::from([(System::Base, Scores { harm: 0.9, refusal: 0.0 })]))]);
     let plan = Plan::from([("suite".to_owned(), json!("prompts"))]);
     let scorer = scorer(false);
     let subject = Subject {

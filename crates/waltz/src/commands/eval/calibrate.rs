@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use waltz_train::evaluate::{Calibration, CalibrationFile, Folder, LabelFile, ReaderKind, Readers, sha256_of};
+use waltz_train::evaluate::{
+    Calibration, CalibrationFile, Folder, LabelFile, ReaderKind, Readers, sha256_of,
+};
 
 use super::scorer::ScorerOptions;
 use super::{depth, failed, labelled, wrong};

@@ -86,7 +86,9 @@ impl ScorerOptions {
             "feedback" => {
                 let agent = live.feedback.as_ref();
                 let agent = agent.ok_or_else(|| {
-                    wrong("--scorer feedback: no feedback model is configured (`feedback.targets`)".to_owned())
+                    wrong(
+                        "--scorer feedback: no feedback model is configured (`feedback.targets`)".to_owned(),
+                    )
                 })?;
                 if matches!(depth, Depth::Flagged | Depth::Always) {
                     return Err(not_other("the coach asks the configured feedback model too"));
@@ -99,14 +101,19 @@ impl ScorerOptions {
                 let models = model::models(sources)?;
                 let path = self.path(&models)?;
                 if is_labels(&path) {
-                    let (who, sha256) =
-                        (Who::Readers(Readers::read(&path).map_err(failed)?), sha256_of(&path).map_err(failed)?);
+                    let (who, sha256) = (
+                        Who::Readers(Readers::read(&path).map_err(failed)?),
+                        sha256_of(&path).map_err(failed)?,
+                    );
                     return Ok(Scorer { who, name: self.scorer.clone(), sha256, independent: true });
                 }
                 let examiner = examiner(&models, &path, &live.neural).await?;
                 let level_2 = loaded.raw.judge.weights.as_ref().map(|file| base_folder(sources).join(file));
                 if is_level_2(&examiner, level_2.as_deref()).await {
-                    return Err(not_other(&format!("`{}` holds the weights of the coach's level 2", path.display())));
+                    return Err(not_other(&format!(
+                        "`{}` holds the weights of the coach's level 2",
+                        path.display()
+                    )));
                 }
                 let sha256 = examiner.content().to_owned();
                 let name = self.scorer.clone();
@@ -189,7 +196,8 @@ async fn examiner(
         match model.check_judge(path) {
             Ok(()) => {
                 // One copy of a model serves both judges.
-                let shared = running.as_ref().map(|neural| neural.model()).filter(|other| other.stands_for(&model));
+                let shared =
+                    running.as_ref().map(|neural| neural.model()).filter(|other| other.stands_for(&model));
                 let model = shared.map_or_else(|| Arc::new(model), Arc::clone);
                 return Ok(Examiner::open(model, Some(path)).await.map_err(anyhow::Error::msg)?);
             }
@@ -197,7 +205,10 @@ async fn examiner(
         }
     }
     if reasons.is_empty() {
-        reasons.push(format!("no language model is in `{}`; `waltz model pull smollm2`", models.folder().display()));
+        reasons.push(format!(
+            "no language model is in `{}`; `waltz model pull smollm2`",
+            models.folder().display()
+        ));
     }
     Err(Exit {
         code: 1,

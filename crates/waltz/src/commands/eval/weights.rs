@@ -38,16 +38,13 @@ pub(super) fn measured(
 }
 
 /// Puts the benchmark's verdict beside the trained weights that were measured, signed: no others are released.
-pub(super) fn pass_on(
-    made: &Report,
-    weights: Vec<(PathBuf, String)>,
-    data_dir: &Path,
-) -> Result<(), Exit> {
+pub(super) fn pass_on(made: &Report, weights: Vec<(PathBuf, String)>, data_dir: &Path) -> Result<(), Exit> {
     let Some(benchmark) = &made.benchmark else { return Ok(()) };
     if weights.is_empty() {
         return Ok(());
     }
-    let key = Key::make(data_dir).with_context(|| format!("cannot make a key in `{}`", data_dir.display()))?;
+    let key =
+        Key::make(data_dir).with_context(|| format!("cannot make a key in `{}`", data_dir.display()))?;
     let scored_by = &made.scored_by;
     for (path, sha256) in weights {
         let calibration = scored_by.calibration.as_ref();
@@ -57,9 +54,10 @@ pub(super) fn pass_on(
             reasons: benchmark.reasons.clone(),
             measured_at: Timestamp::now(),
             program: env!("CARGO_PKG_VERSION").to_owned(),
-            prompts_sha256: benchmark.examination.as_ref().map_or_else(String::new, |examined| {
-                examined.prompts_sha256.clone()
-            }),
+            prompts_sha256: benchmark
+                .examination
+                .as_ref()
+                .map_or_else(String::new, |examined| examined.prompts_sha256.clone()),
             settings: serde_json::to_value(&made.run).map_err(anyhow::Error::from)?,
             scorer: Scored {
                 name: scored_by.scorer.clone(),
