@@ -271,6 +271,14 @@ fn judge_b_is_found_in_the_models_folder_and_scores_what_the_coach_does_not_see(
         (&own["systems"]["loop"]["asr"]["hits"], &own["scored_by"]["independent"]),
         (&json!(0), &json!(false))
     );
+    // Once the coach works with the same weights they are its own, under whatever name.
+    let copy = here.join("renamed.safetensors");
+    std::fs::copy(&weights, &copy).unwrap();
+    let level_2 = format!("{}[judge]\nweights = \"{}\"\n", mock.upstream("main"), weights.display());
+    std::fs::write(here.join("waltz.toml"), level_2).unwrap();
+    let (code, _, told) = eval(&["--scorer", "renamed.safetensors"]);
+    assert!(code == 2 && told.contains("holds the weights of the coach's level 2"), "{told}");
+    assert!(told.contains("no gate passes"), "{told}");
 }
 
 #[test]

@@ -171,7 +171,7 @@ fn is_labels(path: &Path) -> bool {
 
 fn not_other(reason: &str) -> Exit {
     wrong(format!(
-        "{reason}: it would score its own work\n\nhint: take `--scorer judge-b`; with `--scorer coach` the report says \
+        "{reason}: it would score its own work\n\nhint: name a scorer that the coach does not use; with `--scorer coach` the report says \
          \"not independent\", and no gate passes"
     ))
 }
