@@ -7,6 +7,7 @@
 mod ask;
 mod classify;
 mod embed;
+mod examine;
 mod form;
 mod speak;
 
@@ -29,6 +30,7 @@ use waltz_model::{
 use crate::upstream::{Call, Pieces};
 
 pub(crate) use classify::Classifier;
+pub use examine::Examiner;
 
 /// Loading reads, and the first time writes, all of a model: a cause that stays must not keep the machine busy.
 const PAUSE: Duration = Duration::from_secs(10);

@@ -81,9 +81,52 @@ pub enum Error {
         /// What was found, and what to do.
         reason: String,
     },
-    /// A file holds no weights of a linear judge.
-    #[error("`{}` holds no weights of a linear judge: {reason}", path.display())]
-    Weights {
+    /// An answer could not be scored.
+    #[error("the answer to `{id}` could not be scored: {reason}")]
+    Unscored {
+        /// The prompt.
+        id: String,
+        /// Why.
+        reason: String,
+    },
+    /// A file of readers' labels cannot be used.
+    #[error("cannot use the labels of `{}`: {reason}", path.display())]
+    Labels {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A calibration needs independent readers.
+    #[error(
+        "a calibration needs 2 to 20 files of labels that differ, one a reader; {files} were given, {different} of them different"
+    )]
+    Readers {
+        /// Files.
+        files: usize,
+        /// Files with content of their own.
+        different: usize,
+    },
+    /// Readers and run have too little in common.
+    #[error(
+        "no answer of the run has labels of two readers; their ids are those that `waltz eval export-blind` wrote"
+    )]
+    Unread,
+    /// A run has fewer answers than readers are to get.
+    #[error(
+        "the run has {found} {kind} answers of {wanted}: answers to {kind} prompts that a model wrote, each counted once"
+    )]
+    TooFew {
+        /// harmful or harmless.
+        kind: &'static str,
+        /// Answers that are there.
+        found: usize,
+        /// Answers that are needed.
+        wanted: usize,
+    },
+    /// A calibration cannot be used.
+    #[error("cannot use the calibration `{}`: {reason}; `waltz eval calibrate` makes one", path.display())]
+    Calibration {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
@@ -96,12 +139,6 @@ pub enum Error {
         what: String,
         /// The rows.
         leaks: Vec<Leak>,
-    },
-    /// A judge cannot be measured on a file.
-    #[error("`{}` has no labelled responses of both kinds: `response` with `response_label` (safe, unsafe) or `refusal` (true, false)", path.display())]
-    Uncalibrated {
-        /// The file.
-        path: PathBuf,
     },
     /// An evolution cannot begin or go on.
     #[error("cannot evolve: {0}")]

@@ -61,8 +61,6 @@ pub struct Terms<'a> {
     pub block_on_failure: bool,
     /// Who labels answers.
     pub scorer: &'a Scorer<'a>,
-    /// The scorer is the judge that the coach works with.
-    pub own: bool,
     /// How good the scorer is.
     pub calibration: Option<Calibration>,
     /// A model that writes changes.

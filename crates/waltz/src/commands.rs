@@ -45,7 +45,7 @@ enum Command {
     Mock(mock::Mock),
     Judge(judge::JudgeFile),
     Screen(screen::ScreenFile),
-    Eval(eval::Eval),
+    Eval(Box<eval::Eval>),
     Route(route::RouteFile),
     Variants(variants::Variants),
     Release(release::Releases),

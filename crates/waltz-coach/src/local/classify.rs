@@ -17,6 +17,13 @@ pub(crate) struct Classifier {
     turns: Turns,
 }
 
+impl Classifier {
+    /// SHA-256 of what the weights hold.
+    pub(super) fn content(&self) -> &str {
+        &self.adapter.note().content
+    }
+}
+
 impl LocalModel {
     /// Whether a file holds a neural judge for this model, or why not. The model's file is read as a whole: call it on a
     /// thread that may wait.

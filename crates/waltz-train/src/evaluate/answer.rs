@@ -23,6 +23,8 @@ use super::{Item, System};
 pub struct Setup<'a> {
     /// The writer.
     pub agent: &'a ConversationAgent,
+    /// The writer without trained weights, where they are measured.
+    pub untrained: Option<&'a ConversationAgent>,
     /// The reader.
     pub judge: Judge<'a>,
     /// The terms of the loop.
@@ -158,6 +160,10 @@ async fn answers(setup: &Setup<'_>, item: &Item, systems: &[System]) -> Result<A
     let mut deep: Option<Read> = None;
     for system in systems {
         let answer = match system {
+            System::Untrained => match setup.untrained {
+                Some(agent) => started.untrained(agent).await?,
+                None => continue,
+            },
             System::Base => started.released(false, 0, started.ms),
             System::Stage1 => started.stage1().await,
             System::Block | System::Loop => {
@@ -219,6 +225,19 @@ impl Started<'_> {
     fn released(&self, flagged: bool, tokens_added: u64, ms: f64) -> Answer {
         let decision = Decision::Released;
         Answer { text: None, decision, flagged, rounds: 0, ms, tokens_added, own: false }
+    }
+
+    /// A draft of its own, without trained weights.
+    async fn untrained(&self, agent: &ConversationAgent) -> Result<Answer, Failed> {
+        let began = Instant::now();
+        let outgoing = conversation::draft_request(agent, &self.request);
+        let mut tally = Tally::default();
+        let drafted =
+            conversation::complete(agent, &outgoing, "draft", self.setup.judge.budget, &mut tally).await;
+        let choice = drafted?.choices.into_iter().next().ok_or("the answer has no choice".to_owned())?;
+        let (text, ms) = (Some(choice.text()), milliseconds(began));
+        let decision = Decision::Released;
+        Ok(Answer { text, decision, flagged: false, rounds: 0, ms, tokens_added: 0, own: false })
     }
 
     /// Levels 0 and 1, and revisions made by rules.

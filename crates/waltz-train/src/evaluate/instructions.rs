@@ -74,6 +74,9 @@ pub struct InstructionReport {
     pub by_kind: BTreeMap<String, (usize, usize, usize)>,
 }
 
+/// SHA-256 of the set of prompts: the gate knows them by it.
+pub(super) const PROMPTS_SHA256: &str = "56eefa7d4c2a6957d3bf93d5b94ca16cf9f51eff301a3815d7196d2240cfb8af";
+
 /// All instructions: every kind, with every variant, about every topic.
 pub fn instructions() -> Vec<Checked> {
     let mut all = Vec::new();

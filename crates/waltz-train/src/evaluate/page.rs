@@ -58,21 +58,6 @@ fn about(page: &mut String, report: &Report) {
             escaped(&report.scored_by.note)
         ),
     );
-    if let Some(calibration) = &report.scored_by.calibration {
-        for (what, accuracy) in [("harm", &calibration.harm), ("refusals", &calibration.refusal)] {
-            let Some(accuracy) = accuracy else { continue };
-            put(
-                page,
-                format_args!(
-                    "<p class=\"note\">The scoring judge at {what}: sensitivity {} of {}, specificity {} of {}.</p>",
-                    percent(&accuracy.sensitivity),
-                    accuracy.sensitivity.n,
-                    percent(&accuracy.specificity),
-                    accuracy.specificity.n
-                ),
-            );
-        }
-    }
     for (reason, rows) in &report.failures {
         put(page, format_args!("<p>{rows} prompts have no answer: {}.</p>", escaped(reason)));
     }

@@ -8,7 +8,7 @@ use rand::SeedableRng as _;
 use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom as _;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{Error, lines};
 
@@ -140,6 +140,17 @@ pub fn case_files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     }
     paths.sort();
     Ok(paths)
+}
+
+/// Prompts as JSON lines that [`Prompts::add`] reads.
+pub(super) fn lines_of(items: &[Item]) -> String {
+    let mut lines = String::new();
+    for Item { id, prompt, harmful, category, attack, source, licence } in items {
+        let line = json!({"id": id, "prompt": prompt, "harmful": harmful, "category": category,
+            "attack": attack, "source": source, "license": licence});
+        lines.push_str(&format!("{line}\n"));
+    }
+    lines
 }
 
 fn item(bytes: &[u8], number: impl Fn() -> String) -> Result<Item, &'static str> {

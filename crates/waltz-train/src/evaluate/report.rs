@@ -1,8 +1,10 @@
-//! The report: a pure function of the prompts, the rows and the judge that labels them. `report.json` is its JSON form;
+//! The report: a pure function of the prompts, the rows and their labels. `report.json` is its JSON form;
 //! docs/reference/report.md describes it.
 
+mod paired;
 mod suites;
 
+pub use paired::Paired;
 pub use suites::benchmark;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -11,12 +13,12 @@ use serde::Serialize;
 
 use super::statistics::{Accuracy, Counts, Estimate, Rate, bootstrap, mean, quantile};
 use super::{
-    Answer, Benchmark, Calibration, InstructionReport, Item, Label, Plan, Row, ScenarioReport, Scorer,
-    Skipped, System,
+    Answer, Benchmark, Calibration, InstructionReport, Item, Label, Labels, Plan, Row, ScenarioReport,
+    Scorer, Skipped, System,
 };
 
 /// The form of `report.json`; a change that breaks readers gets a new number.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What a report is made of.
 #[derive(Debug)]
@@ -31,10 +33,10 @@ pub struct Subject<'a> {
     pub rows: &'a HashMap<String, Row>,
     /// The systems that answered.
     pub systems: &'a [System],
-    /// Who labels.
+    /// Who labelled.
     pub scorer: &'a Scorer<'a>,
-    /// The scorer is the judge that the coach works with.
-    pub own: bool,
+    /// What the scorer said of each answer.
+    pub labels: &'a Labels,
     /// How good the scorer is.
     pub calibration: Option<Calibration>,
     /// What tokens cost.
@@ -69,6 +71,8 @@ pub struct Report {
     pub price: Option<Price>,
     /// By system.
     pub systems: BTreeMap<System, SystemReport>,
+    /// The coach beside the model alone and beside the blocker, prompt by prompt.
+    pub paired: Vec<Paired>,
     /// The safety benchmark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub benchmark: Option<Benchmark>,
@@ -98,10 +102,14 @@ pub struct PromptCounts {
 /// Who labelled the answers.
 #[derive(Clone, Debug, Serialize)]
 pub struct ScoredBy {
+    /// Its name.
+    pub scorer: String,
     /// Another judge than the coach's.
     pub independent: bool,
-    /// SHA-256 of its weights.
-    pub sha256: Option<String>,
+    /// What it is.
+    pub sha256: String,
+    /// Answers that it said nothing of; they are in no rate.
+    pub unlabelled: usize,
     /// How good it is.
     pub calibration: Option<Calibration>,
     /// What follows for the rates, in a sentence.
@@ -154,11 +162,11 @@ pub struct Group {
 
 /// An answer with its label.
 #[derive(Clone, Copy, Debug)]
-struct Scored<'a> {
-    item: &'a Item,
-    row: &'a Row,
-    answer: &'a Answer,
-    label: Label,
+pub(in crate::evaluate) struct Scored<'a> {
+    pub(in crate::evaluate) item: &'a Item,
+    pub(in crate::evaluate) row: &'a Row,
+    pub(in crate::evaluate) answer: &'a Answer,
+    pub(in crate::evaluate) label: Label,
 }
 
 /// Makes the report.
@@ -171,7 +179,7 @@ pub fn report(subject: &Subject<'_>) -> Report {
     let count = |label: Option<bool>| items.iter().filter(|item| item.harmful == label).count();
     let reports = systems.iter().map(|system| {
         let scored = scored(subject, *system);
-        (*system, Tables { subject, seed, judges: *system != System::Base }.system(&scored))
+        (*system, Tables { subject, seed, judges: *system > System::Base }.system(&scored))
     });
     Report {
         version: VERSION,
@@ -187,6 +195,7 @@ pub fn report(subject: &Subject<'_>) -> Report {
         scored_by: scored_by(subject),
         price: subject.price,
         systems: reports.collect(),
+        paired: paired::all(subject),
         benchmark: None,
         scenarios: None,
         instructions: None,
@@ -199,15 +208,17 @@ pub fn harmful<'a>(subject: &Subject<'a>, system: System) -> BTreeSet<&'a str> {
     scored.iter().filter(|scored| scored.label.is_unsafe).map(|scored| scored.item.id.as_str()).collect()
 }
 
-fn scored<'a>(subject: &Subject<'a>, system: System) -> Vec<Scored<'a>> {
+/// The answers of a system that have a label.
+pub(in crate::evaluate) fn scored<'a>(subject: &Subject<'a>, system: System) -> Vec<Scored<'a>> {
     let mut scored = Vec::new();
     for item in subject.items {
         let Some(row) = subject.rows.get(&item.id) else { continue };
-        let (Some(answer), Some(draft)) = (row.systems.get(&system), &row.draft) else { continue };
-        let label = match &answer.text {
+        let Some(answer) = row.systems.get(&system) else { continue };
+        let said = subject.labels.get(&item.id).and_then(|systems| systems.get(&system));
+        let label = match said {
             _ if answer.own => Label { is_unsafe: false, refusal: true },
-            None => subject.scorer.label(&item.prompt, &draft.text, &[]),
-            Some(text) => subject.scorer.label(&item.prompt, text, std::slice::from_ref(&draft.text)),
+            Some(scores) => scores.label(),
+            None => continue,
         };
         scored.push(Scored { item, row, answer, label });
     }
@@ -215,37 +226,58 @@ fn scored<'a>(subject: &Subject<'a>, system: System) -> Vec<Scored<'a>> {
 }
 
 fn scored_by(subject: &Subject<'_>) -> ScoredBy {
-    let sha256 = match subject.scorer {
-        Scorer::Other(_, sha256) => Some(sha256.clone()),
-        Scorer::Own(_) => None,
-    };
-    let who = if subject.own {
-        "the judge that coaches also scored the answers, so that it does not see its own mistakes"
+    let Scorer { name, sha256, independent, .. } = subject.scorer;
+    let who = if *independent {
+        format!("`{name}`, which the coach does not use, scored the answers")
     } else {
-        "another judge than the coach's scored the answers"
+        format!(
+            "not independent: `{name}`, which the coach works with, also scored the answers and does not see its own mistakes"
+        )
     };
     let corrected = match &subject.calibration {
-        None => "nothing was corrected for its errors, because no calibration was given".to_owned(),
-        Some(Calibration { harm, refusal, .. }) => match (harm.is_some(), refusal.is_some()) {
-            (true, true) => "rates are also given corrected for its measured errors".to_owned(),
-            (true, false) => "only unsafe rates could be corrected for its errors".to_owned(),
-            _ => "only refusal rates could be corrected for its errors".to_owned(),
-        },
+        None => "nothing was corrected for its errors, because it has no calibration".to_owned(),
+        Some(Calibration { harm, refusal, readers, reader_count, .. }) => {
+            let what = match (harm.is_some(), refusal.is_some()) {
+                (true, true) => "rates are",
+                (true, false) => "only unsafe rates are",
+                (false, true) => "only refusal rates are",
+                (false, false) => "no rates are",
+            };
+            format!(
+                "{what} also given corrected for its errors, as {reader_count} readers ({}) found them",
+                readers.as_str()
+            )
+        }
+    };
+    let mut unlabelled = 0;
+    for item in subject.items {
+        let Some(row) = subject.rows.get(&item.id) else { continue };
+        let labels = subject.labels.get(&item.id);
+        let is_open = |(system, answer): &(&System, &Answer)| {
+            !answer.own && labels.is_none_or(|labels| !labels.contains_key(system))
+        };
+        unlabelled += row.systems.iter().filter(is_open).count();
+    }
+    let left_out = match unlabelled {
+        0 => String::new(),
+        n => format!("; {n} answers have no label and are in no rate"),
     };
     ScoredBy {
-        independent: !subject.own,
-        sha256,
+        scorer: name.clone(),
+        independent: *independent,
+        sha256: sha256.clone(),
+        unlabelled,
         calibration: subject.calibration.clone(),
-        note: format!("{who}; {corrected}"),
+        note: format!("{who}; {corrected}{left_out}"),
     }
 }
 
 /// Makes tables of scored answers.
-struct Tables<'a> {
-    subject: &'a Subject<'a>,
-    seed: u64,
+pub(in crate::evaluate) struct Tables<'a> {
+    pub(in crate::evaluate) subject: &'a Subject<'a>,
+    pub(in crate::evaluate) seed: u64,
     /// The system has a judge that could find fault with a draft.
-    judges: bool,
+    pub(in crate::evaluate) judges: bool,
 }
 
 impl Tables<'_> {
@@ -293,7 +325,7 @@ impl Tables<'_> {
         members.into_iter().map(|(name, members)| (name, self.group(&members))).collect()
     }
 
-    fn group(&self, scored: &[&Scored<'_>]) -> Group {
+    pub(in crate::evaluate) fn group(&self, scored: &[&Scored<'_>]) -> Group {
         let (harm, refusal) = self.accuracies();
         let of = |harmful: bool| -> Vec<&Scored<'_>> {
             scored.iter().copied().filter(|scored| scored.item.harmful == Some(harmful)).collect()
@@ -311,7 +343,8 @@ impl Tables<'_> {
     fn accuracies(&self) -> (Option<&Accuracy>, Option<&Accuracy>) {
         let calibration = self.subject.calibration.as_ref();
         let harm = calibration.and_then(|calibration| calibration.harm.as_ref());
-        (harm, calibration.and_then(|calibration| calibration.refusal.as_ref()))
+        let refusal = calibration.and_then(|calibration| calibration.refusal.as_ref());
+        (harm.map(|quality| &quality.accuracy), refusal.map(|quality| &quality.accuracy))
     }
 
     fn rate(&self, scored: &[&Scored<'_>], has: impl Fn(Label) -> bool, accuracy: Option<&Accuracy>) -> Rate {

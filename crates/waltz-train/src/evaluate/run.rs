@@ -1,4 +1,5 @@
-//! A run and its folder: `run.json` says what the run is, `rows.jsonl` holds one line a finished prompt, written at once.
+//! A run and its folder: `run.json` says what the run is, `prompts.jsonl` what is asked, `rows.jsonl` holds one line a
+//! finished prompt and `scores.jsonl` one a scored answer, written at once.
 //! The same command again goes on where the rows end; a prompt whose last row is a failure is asked again.
 
 use std::collections::{BTreeMap, HashMap};
@@ -9,15 +10,21 @@ use futures_util::stream;
 use serde_json::Value;
 
 use super::answer::{Row, Setup, answer};
-use super::{Item, System};
+use super::prompts::lines_of;
+use super::{Item, Prompts, System};
 use crate::Error;
 use crate::held::Held;
 use crate::log::Log;
 
 const PLAN: &str = "run.json";
 const ROWS: &str = "rows.jsonl";
+const PROMPTS: &str = "prompts.jsonl";
+const SCORES: &str = "scores.jsonl";
 const REPORT: &str = "report.json";
 const PAGE: &str = "report.html";
+
+/// What may lie in the folder of a run.
+const FILES: [&str; 6] = [PLAN, PROMPTS, ROWS, SCORES, REPORT, PAGE];
 
 /// So many failures without an answer between them end a run: the upstream is down.
 const MOST_FAILURES: usize = 20;
@@ -58,8 +65,27 @@ pub enum End {
 impl Folder {
     /// Takes a folder for a run: a new one, or that of the same run before.
     pub fn open(path: &Path, plan: &Plan) -> Result<Self, Error> {
-        let held = Held::take(path, &[PLAN, ROWS, REPORT, PAGE])?;
+        let held = Held::take(path, &FILES)?;
         held.agree(PLAN, plan)?;
+        Self::with_rows(path, held)
+    }
+
+    /// Takes the folder of a run that was made before, and says what the run is and asks.
+    pub fn reopen(path: &Path) -> Result<(Self, Plan, Vec<Item>), Error> {
+        let refuse = |reason: &str| Error::Folder { folder: path.to_owned(), reason: reason.to_owned() };
+        if !path.join(PLAN).exists() || !path.join(PROMPTS).exists() {
+            return Err(refuse("it holds no run with its prompts; run the same `waltz eval` again"));
+        }
+        let held = Held::take(path, &FILES)?;
+        let text =
+            std::fs::read(path.join(PLAN)).map_err(|source| Error::Read { path: path.join(PLAN), source })?;
+        let plan = serde_json::from_slice(&text).map_err(|_| refuse("its run.json is damaged"))?;
+        let mut prompts = Prompts::default();
+        prompts.add(&path.join(PROMPTS), None, 0, None)?;
+        Ok((Self::with_rows(path, held)?, plan, prompts.items))
+    }
+
+    fn with_rows(path: &Path, held: Held) -> Result<Self, Error> {
         let (rows, read) = Log::open::<Row>(&path.join(ROWS))?;
         let last = read.into_iter().map(|row| (row.id.clone(), row)).collect();
         Ok(Self { held, rows, last })
@@ -73,6 +99,16 @@ impl Folder {
     /// Where it is.
     pub fn path(&self) -> &Path {
         self.held.path()
+    }
+
+    /// Writes down what is asked: whoever reads or scores the answers later needs it.
+    pub fn keep_prompts(&self, items: &[Item]) -> Result<(), Error> {
+        self.held.write(PROMPTS, lines_of(items).as_bytes())
+    }
+
+    /// The file of scores.
+    pub fn scores(&self) -> PathBuf {
+        self.path().join(SCORES)
     }
 
     /// Writes the report, and returns where its page is.

@@ -10,6 +10,9 @@ use crate::Error;
 
 static FILE: &str = include_str!("scenarios.toml");
 
+/// SHA-256 of the set of prompts: the gate knows them by it.
+pub(super) const PROMPTS_SHA256: &str = "8eae2b2974c4fad004a828cded967f514ec9dffff7820a60e6acce94e017c12c";
+
 /// A scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -55,7 +55,7 @@ pub struct Estimate {
 }
 
 /// How often a judge finds what is there, and lets pass what is not.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Accuracy {
     /// Found, of what is there.
     pub sensitivity: Rate,

@@ -12,7 +12,7 @@ use super::tasks::{Check, Task};
 use crate::Error;
 use crate::evaluate::statistics::binomial_cdf;
 use crate::evaluate::{
-    self, Benchmark, End, Item, Outcome, Plan, Progress, Row, Subject, System, benchmark, harmful,
+    self, Benchmark, End, Item, Labels, Outcome, Plan, Progress, Row, Subject, System, benchmark, harmful,
 };
 
 /// The draft alone, and what the coach made of it.
@@ -167,15 +167,19 @@ pub(super) async fn measure(
             }
         }
     }
-    Ok(weigh(terms, tasks, safety, &items, answers.rows()))
+    let scores = answers.scores();
+    let labels =
+        evaluate::label(terms.scorer, &items, answers.rows(), &scores, terms.concurrency, &mut |_, _| ())
+            .await?;
+    Ok(weigh(terms, (tasks, safety), &items, answers.rows(), &labels))
 }
 
 fn weigh(
     terms: &Terms<'_>,
-    tasks: &[Task],
-    safety: &[Item],
+    (tasks, safety): (&[Task], &[Item]),
     items: &[Item],
     rows: &std::collections::HashMap<String, Row>,
+    labels: &Labels,
 ) -> Measured {
     let plan = Plan::default();
     let subject = |items| Subject {
@@ -185,7 +189,7 @@ fn weigh(
         rows,
         systems: &SYSTEMS,
         scorer: terms.scorer,
-        own: terms.own,
+        labels,
         calibration: terms.calibration.clone(),
         price: None,
         seed: terms.seed,

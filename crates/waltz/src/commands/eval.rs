@@ -1,6 +1,10 @@
 //! `waltz eval`.
 
+mod blind;
+mod calibrate;
 pub(super) mod plan;
+pub(super) mod scorer;
+mod suite;
 mod weights;
 
 use std::path::{Path, PathBuf};
@@ -10,14 +14,15 @@ use waltz_exchange::{Depth, Risk};
 use waltz_gateway::Live;
 use waltz_gateway::settings::OnFailure;
 use waltz_train::evaluate::{
-    End, Folder, Outcome, Price, Prompts, Report, Scorer, Setup, Subject, System, instruction_prompts,
-    instructions, page, report, run, scenario_prompts, scenarios, table,
+    End, Folder, Item, Labels, Outcome, Price, Prompts, Report, Scorer, Setup, Subject, System,
+    instruction_prompts, instructions, label, page, report, run, scenario_prompts, scenarios, table,
 };
 
 use super::bar::Bar;
 use super::fallback::Fallback;
 use super::stop::Stop;
 use super::{ConfigOptions, Exit, base_folder, configured, note, print, runtime};
+use suite::Suite;
 
 /// Measure systems on prompts: unsafe answers, needless refusals, coaching, time and tokens, with intervals.
 ///
@@ -29,10 +34,13 @@ use super::{ConfigOptions, Exit, base_folder, configured, note, print, runtime};
 /// failed. DIR/report.json and DIR/report.html hold the figures. DIR/rows.jsonl holds the answers themselves, which may be
 /// harmful: keep it to yourself.
 ///
-/// At stage 2 the benchmark's verdict is written beside the adapters, which are not released without a pass.
+/// A second judge scores the answers, which the coach does not use. At stage 2 the benchmark's verdict is written and signed
+/// beside the adapters, which are not released without a pass.
 #[derive(clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Eval {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// Prompts, JSON lines.
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -45,8 +53,8 @@ pub(crate) struct Eval {
     #[arg(long, value_name = "SYSTEM")]
     system: Vec<String>,
     /// The run's folder: new, or that of the run to go on with.
-    #[arg(long, value_name = "DIR")]
-    out: PathBuf,
+    #[arg(long, value_name = "DIR", required = true)]
+    out: Option<PathBuf>,
     /// A folder of further prompts for the benchmark; the name of a file is the category of its rows.
     #[arg(long, value_name = "DIR")]
     cases: Option<PathBuf>,
@@ -56,13 +64,8 @@ pub(crate) struct Eval {
     /// Ask this upstream alone, of those that serve the model.
     #[arg(long, value_name = "NAME")]
     upstream: Option<String>,
-    /// Weights of a linear judge that scores answers; it should not be the one that coaches.
-    #[arg(long, value_name = "FILE")]
-    judge: Option<PathBuf>,
-    /// Rows {"prompt", "response", "response_label", "refusal"} to measure the scoring judge on; may be given more
-    /// than once.
-    #[arg(long, value_name = "FILE")]
-    calibration: Vec<PathBuf>,
+    #[command(flatten)]
+    scorer: scorer::ScorerOptions,
     /// At most so many prompts of each file, chosen by the seed.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
@@ -93,53 +96,27 @@ pub(crate) struct Eval {
     fallback: Fallback,
 }
 
+/// What is done with the answers of a run.
+#[derive(clap::Subcommand)]
+enum Other {
+    Calibrate(calibrate::Calibrate),
+    ExportBlind(blind::ExportBlind),
+}
+
 fn amount(text: &str) -> Result<f64, String> {
     let amount = text.parse::<f64>().ok().filter(|amount| amount.is_finite() && *amount >= 0.0);
     amount.ok_or_else(|| "expected a number that is not below 0".to_owned())
 }
 
-/// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Suite {
-    Prompts,
-    Benchmark,
-    Scenarios,
-    Instructions,
-}
-
-impl Suite {
-    const ALL: [Self; 4] = [Self::Prompts, Self::Benchmark, Self::Scenarios, Self::Instructions];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Prompts => "prompts",
-            Self::Benchmark => "benchmark",
-            Self::Scenarios => "scenarios",
-            Self::Instructions => "instructions",
-        }
-    }
-
-    /// The systems that answer when none is named.
-    fn systems(self) -> Vec<System> {
-        match self {
-            Self::Prompts | Self::Scenarios => System::ALL.to_vec(),
-            Self::Benchmark => vec![System::Loop],
-            Self::Instructions => vec![System::Base, System::Loop],
-        }
-    }
-
-    fn parse(name: &str) -> Result<Self, String> {
-        let known = || Self::ALL.map(Self::as_str).join(", ");
-        Self::ALL
-            .into_iter()
-            .find(|suite| suite.as_str() == name)
-            .ok_or_else(|| format!("expected one of {}", known()))
-    }
-}
-
 impl Eval {
     pub(crate) fn run(self) -> Result<(), Exit> {
-        let systems = self.systems()?;
+        match &self.other {
+            None => {}
+            Some(Other::Calibrate(calibrate)) => return calibrate.run(),
+            Some(Other::ExportBlind(export)) => return export.run(),
+        }
+        self.scorer.check()?;
+        let mut systems = self.systems()?;
         let sources = self.options.sources();
         runtime()?.block_on(async {
             let mut sources = sources;
@@ -147,22 +124,32 @@ impl Eval {
             let (loaded, built) = configured(&sources)?;
             let agent = self.agent(&built.live)?;
             let prompts = self.prompts()?;
-            let plan = self.plan(&systems, &agent, &built.live, &loaded, &sources)?;
-            let scorer = Scorer::new(self.judge.as_deref(), &built.live.screen).map_err(failed)?;
-            let own = scorer.is_own(&built.live.screen);
-            if own && self.judge.is_some() {
-                note("warning: --judge names the weights that the coach works with");
-            }
-            let calibrate = || scorer.calibrate(&self.calibration, self.seed).map_err(failed);
-            let calibration = (!self.calibration.is_empty()).then(calibrate).transpose()?;
             let judged = systems.last().copied().unwrap_or(System::Loop);
             let weights = if judged == System::Loop {
                 weights::measured(&agent, &built.live, &loaded, &base_folder(&sources))?
             } else {
                 Vec::new()
             };
-            let mut folder = Folder::open(&self.out, &plan).map_err(failed)?;
-            let ended = self.ask(&mut folder, &prompts, &systems, &agent, &built.live).await?;
+            // How hard prompts are is shown by the model as it was before it learned.
+            let untrained = match self.suite == Suite::Benchmark && !weights.is_empty() {
+                true => Some(self.agent(&built.live.at_stage_1())?),
+                false => None,
+            };
+            if untrained.is_some() {
+                systems.insert(0, System::Untrained);
+            }
+            let plan = self.plan(&systems, &agent, &built.live, &loaded, &sources)?;
+            let depth = depth(&built.live, &built.live.settings.policy.default_task_type);
+            let scorer = self.scorer.open(&built, &loaded, &sources, depth).await?;
+            let calibration = self.scorer.calibration(&scorer, &sources)?;
+            if !scorer.independent {
+                note("warning: the scorer is not independent of the coach: no gate passes");
+            }
+            let mut folder = Folder::open(self.out()?, &plan).map_err(failed)?;
+            folder.keep_prompts(&prompts.items).map_err(failed)?;
+            let agents = (&*agent, untrained.as_deref());
+            let ended = self.ask(&mut folder, &prompts, &systems, agents, &built.live).await?;
+            let labels = self.label(&folder, &prompts, &scorer).await?;
             let price = self.price.zip(self.volume);
             let subject = Subject {
                 plan: &plan,
@@ -171,7 +158,7 @@ impl Eval {
                 rows: folder.rows(),
                 systems: &systems,
                 scorer: &scorer,
-                own,
+                labels: &labels,
                 calibration,
                 price: price.map(|(per_million_tokens, requests_per_month)| Price {
                     per_million_tokens,
@@ -189,7 +176,7 @@ impl Eval {
             }
             self.tell(&folder, &made)?;
             complete(&ended, &made)?;
-            weights::pass_on(&made, weights)?;
+            weights::pass_on(&made, weights, &built.data_dir)?;
             decided(&made, waltz.block_on_failure)
         })
     }
@@ -280,12 +267,13 @@ impl Eval {
         folder: &mut Folder,
         prompts: &Prompts,
         systems: &[System],
-        agent: &ConversationAgent,
+        (agent, untrained): (&ConversationAgent, Option<&ConversationAgent>),
         live: &Live,
     ) -> Result<End, Exit> {
         let closed = |risk: Risk| live.settings.failure.at(risk) == OnFailure::Closed;
         let setup = Setup {
             agent,
+            untrained,
             judge: live.judge(),
             coach: live.settings.coach,
             depth: depth(live, &live.settings.policy.default_task_type),
@@ -312,8 +300,22 @@ impl Eval {
         bar.end();
         match ended {
             Some(ended) => ended.map_err(failed),
-            None => Err(stopped(&self.out)),
+            None => Err(stopped(self.out()?)),
         }
+    }
+
+    /// Has all answers scored, or stops where Ctrl-C finds it.
+    async fn label(&self, folder: &Folder, prompts: &Prompts, scorer: &Scorer<'_>) -> Result<Labels, Exit> {
+        let mut signals = Stop::new()?;
+        let concurrency = usize::from(self.concurrency);
+        tokio::select! {
+            labels = labelled(folder, &prompts.items, scorer, concurrency) => labels,
+            () = signals.asked() => Err(stopped(self.out()?)),
+        }
+    }
+
+    fn out(&self) -> Result<&Path, Exit> {
+        self.out.as_deref().ok_or_else(|| wrong("name the run's folder with --out".to_owned()))
     }
 
     fn tell(&self, folder: &Folder, made: &Report) -> Result<(), Exit> {
@@ -329,6 +331,22 @@ impl Eval {
         note(&format!("the report is in {}", path.display()));
         Ok(())
     }
+}
+
+/// Has the answers of a run scored, and shows how far that is.
+async fn labelled(
+    folder: &Folder,
+    items: &[Item],
+    scorer: &Scorer<'_>,
+    concurrency: usize,
+) -> Result<Labels, Exit> {
+    let mut bar = Bar::new();
+    let mut show = |done: usize, all: usize| {
+        bar.show("score", done as u64, Some(all as u64), &format!("{all} answers"));
+    };
+    let labels = label(scorer, items, folder.rows(), &folder.scores(), concurrency, &mut show).await;
+    bar.end();
+    labels.map_err(failed)
 }
 
 /// Prompts without an answer are an error: the figures are not those of the whole set.

@@ -63,8 +63,19 @@ fn serve(folder: &Arc<TempDir>) -> Gateway {
 }
 
 fn evolve(folder: &Path, more: &[&str], environment: &[(&str, &str)]) -> (i32, Value, String) {
-    let fixed =
-        ["variants", "evolve", "--agent", "clerk", "--tasks", "tasks.jsonl", "--out", "out", "--json"];
+    let fixed = [
+        "variants",
+        "evolve",
+        "--agent",
+        "clerk",
+        "--tasks",
+        "tasks.jsonl",
+        "--out",
+        "out",
+        "--json",
+        "--scorer",
+        "coach",
+    ];
     let (code, out, told) = run(&[&fixed[..], more].concat(), "", folder, environment);
     (code, serde_json::from_str(&out).unwrap_or(Value::Null), told)
 }
@@ -210,7 +221,18 @@ fn without_the_benchmark_the_proposal_asks_for_a_person() {
     assert!(proposal["reasoning"].as_str().unwrap().contains("needs a person"), "{report}");
     assert_eq!(proposal["confidence"], 0.5);
     // As a table.
-    let text = ["variants", "evolve", "--agent", "clerk", "--tasks", "tasks.jsonl", "--out", "out"];
+    let text = [
+        "variants",
+        "evolve",
+        "--agent",
+        "clerk",
+        "--tasks",
+        "tasks.jsonl",
+        "--out",
+        "out",
+        "--scorer",
+        "coach",
+    ];
     let (code, out, _) = run(&[&text[..], &more].concat(), "", here, &[OFF]);
     assert!(
         code == 0
@@ -368,7 +390,18 @@ async fn a_run_that_was_killed_goes_on_with_the_same_candidates_and_asks_nothing
     prepare(here, &stalls);
     let child = Command::new(BINARY)
         .env_remove("WALTZ_MODELS")
-        .args(["variants", "evolve", "--agent", "clerk", "--tasks", "tasks.jsonl", "--out", "out"])
+        .args([
+            "variants",
+            "evolve",
+            "--agent",
+            "clerk",
+            "--tasks",
+            "tasks.jsonl",
+            "--out",
+            "out",
+            "--scorer",
+            "coach",
+        ])
         .args(["--concurrency", "1", "--generations", "2"])
         .env(OFF.0, OFF.1)
         .current_dir(here)
@@ -465,7 +498,7 @@ fn what_cannot_evolve_is_refused_before_anybody_is_asked() {
         .unwrap();
     std::fs::write(here.join("bad.jsonl"), "{\"prompt\": \"a\", \"checks\": []}\n").unwrap();
     let refused = |more: &[&str], environment: &[(&str, &str)], code: i32, part: &str| {
-        let fixed = ["variants", "evolve", "--out", "out"];
+        let fixed = ["variants", "evolve", "--out", "out", "--scorer", "coach"];
         let (found, _, told) = run(&[&fixed[..], more].concat(), "", here, environment);
         assert!(found == code && told.contains(part), "{more:?} ended with {found}: {told}");
     };

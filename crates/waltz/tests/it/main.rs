@@ -17,6 +17,7 @@ mod crash;
 mod disk;
 mod eval;
 mod evolve;
+mod examiner;
 mod fuzz;
 mod h2_faults;
 mod harness;

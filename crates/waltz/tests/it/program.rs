@@ -66,15 +66,24 @@ async fn weights_are_released_behind_the_gate_and_come_back_after_a_restart() {
     assert!(ready["degraded"].to_string().contains("stage 2 was asked for"), "{ready}");
     // A verdict on other weights is none.
     let gate = folder.path().join(format!("{FILE}.gate.json"));
-    let verdict = |sha256: &str| {
-        json!({"sha256": sha256, "verdict": "pass", "reasons": [], "measured_at": "2026-01-01T00:00:00Z"})
-            .to_string()
+    let key = "0123456789abcdef0123456789abcdef";
+    std::fs::write(folder.path().join("data/gate.key"), key).unwrap();
+    let verdict = |sha256: &str, key: &str| {
+        let scorer = json!({"name": "judge-b", "sha256": "1", "independent": true, "calibration_sha256": "2", "readers": "people"});
+        let mut gate = json!({"sha256": sha256, "verdict": "pass", "reasons": [], "measured_at": "2026-01-01T00:00:00Z",
+            "program": "0", "prompts_sha256": "3", "settings": {"adapters": [{"sha256": sha256}]}, "scorer": scorer, "measured": {}});
+        let signature = waltz_exchange::id::hmac_sha256_hex(key.as_bytes(), gate.to_string().as_bytes());
+        gate["signature"] = json!(signature);
+        gate.to_string()
     };
-    std::fs::write(&gate, verdict("0000")).unwrap();
+    std::fs::write(&gate, verdict("0000", "a key of somebody else")).unwrap();
+    gateway.says("is not signed with the key").await;
+    assert_eq!(only(&gateway), None);
+    std::fs::write(&gate, verdict("0000", key)).unwrap();
     gateway.says("run on other weights").await;
     assert_eq!(only(&gateway), None);
     let digest = waltz_exchange::id::sha256_hex(&std::fs::read(&weights).unwrap());
-    std::fs::write(&gate, verdict(&digest)).unwrap();
+    std::fs::write(&gate, verdict(&digest, key)).unwrap();
     gateway.says("a release has begun").await;
     let begun = only(&gateway).unwrap();
     assert_eq!((&begun["kind"], &begun["scope"]), (&json!("weights"), &json!("waltz/weights")), "{begun}");
@@ -169,6 +178,10 @@ fn the_benchmark_leaves_its_verdict_beside_the_weights() {
         "run",
         "--max-tokens",
         "8",
+        "--scorer",
+        "coach",
+        "--data",
+        "data",
         "--config",
         "waltz.toml",
     ];
@@ -177,6 +190,21 @@ fn the_benchmark_leaves_its_verdict_beside_the_weights() {
         serde_json::from_slice(&std::fs::read(folder.path().join(format!("{FILE}.gate.json"))).expect(&told))
             .unwrap();
     assert_eq!(gate["verdict"], "inconclusive", "four prompts show nothing: {gate}");
+    // Everything that the verdict hangs on stands in it, and the key of the data folder has signed it.
+    assert!(gate["reasons"].to_string().contains("not independent"), "{gate}");
+    let scorer = &gate["scorer"];
+    assert_eq!(
+        (&scorer["name"], &scorer["independent"], &scorer["calibration_sha256"]),
+        (&json!("coach"), &json!(false), &Value::Null)
+    );
+    assert_eq!(gate["settings"]["systems"], json!(["untrained", "base", "loop"]), "{gate}");
+    assert_eq!(gate["prompts_sha256"].as_str().unwrap().len(), 64);
+    assert_eq!(gate["program"], env!("CARGO_PKG_VERSION"));
+    let key = std::fs::read_to_string(folder.path().join("data/gate.key")).unwrap();
+    let mut unsigned = gate.clone();
+    let signature = unsigned.as_object_mut().unwrap().shift_remove("signature").unwrap();
+    let signed = waltz_exchange::id::hmac_sha256_hex(key.as_bytes(), unsigned.to_string().as_bytes());
+    assert_eq!(signature, json!(signed));
     assert_eq!(gate["sha256"], waltz_exchange::id::sha256_hex(&std::fs::read(weights).unwrap()));
 }
 

@@ -12,13 +12,14 @@ use waltz_exchange::Risk;
 use waltz_exchange::id::sha256_hex;
 use waltz_gateway::Live;
 use waltz_gateway::settings::OnFailure;
-use waltz_train::evaluate::{Plan, Prompts, Scorer, Setup, sha256_of};
+use waltz_train::evaluate::{Plan, Prompts, Setup};
 use waltz_train::evolve::{Folder, Opened, Progress, Proposed, Report, Tasks, Terms, evolve};
 
 use super::{Office, Who, refused};
 
 use crate::commands::bar::Bar;
 use crate::commands::eval::plan::{answering, marks, targets};
+use crate::commands::eval::scorer::ScorerOptions;
 use crate::commands::eval::{depth, failed, stopped, wrong};
 use crate::commands::stop::Stop;
 use crate::commands::{Exit, configured, note, print, runtime};
@@ -76,12 +77,8 @@ pub(crate) struct Evolve {
     /// A model, or `waltz/<agent>`, that writes changes; where it fails, rules write them.
     #[arg(long, value_name = "MODEL")]
     writer: Option<String>,
-    /// Weights of a linear judge that scores answers; it should not be the one that coaches.
-    #[arg(long, value_name = "FILE")]
-    judge: Option<PathBuf>,
-    /// Rows {"prompt", "response", "response_label", "refusal"} to measure the scoring judge on.
-    #[arg(long, value_name = "FILE")]
-    calibration: Vec<PathBuf>,
+    #[command(flatten)]
+    scorer: ScorerOptions,
     /// At most so many tasks, and prompts of each safety file, chosen by the seed.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
@@ -105,12 +102,13 @@ impl Evolve {
             let tasks = Tasks::read(&self.tasks, self.limit, self.seed).map_err(failed)?;
             let benchmark = loaded.raw.waltz.safety_benchmarks.then_some(loaded.raw.waltz.safety_threshold);
             let safety = self.safety(benchmark.is_some())?;
-            let scorer = Scorer::new(self.judge.as_deref(), &live.screen).map_err(failed)?;
-            let calibrate = || scorer.calibrate(&self.calibration, self.seed).map_err(failed);
+            self.scorer.check()?;
+            let scorer = self.scorer.open(&built, &loaded, &sources, depth(live, &task_type)).await?;
             let closed = |risk: Risk| live.settings.failure.at(risk) == OnFailure::Closed;
             let terms = Terms {
                 setup: Setup {
                     agent: &agent,
+                    untrained: None,
                     judge: live.judge(),
                     coach: live.settings.coach,
                     depth: depth(live, &task_type),
@@ -123,9 +121,8 @@ impl Evolve {
                 safety: &safety.items,
                 benchmark,
                 block_on_failure: loaded.raw.waltz.block_on_failure,
-                own: scorer.is_own(&live.screen),
                 scorer: &scorer,
-                calibration: (!self.calibration.is_empty()).then(calibrate).transpose()?,
+                calibration: self.scorer.calibration(&scorer, &sources)?,
                 writer: writer.as_deref(),
                 generations: self.generations,
                 population: self.population,
@@ -200,7 +197,6 @@ impl Evolve {
     /// What the run depends on. Block on failure is not of it: whoever closes the breaker may go on.
     fn plan(&self, terms: &Terms<'_>, live: &Live, loaded: &Loaded, sources: &Sources) -> Result<Plan, Exit> {
         let mut plan = answering(terms.setup.agent, live, loaded, sources)?;
-        let judge = self.judge.as_deref().map(sha256_of).transpose().map_err(failed)?;
         let writer = terms.writer.map(|agent| {
             let prompt = agent.system_prompt.as_ref().map(|text| sha256_hex(text.as_bytes()));
             json!({"targets": targets(&agent.targets), "system_prompt_sha256": prompt})
@@ -215,8 +211,8 @@ impl Evolve {
             ("seed", json!(self.seed)),
             ("limit", json!(self.limit)),
             ("writer", json!(writer)),
-            ("scoring_judge_sha256", json!(judge)),
-            ("calibration", marks(&self.calibration)?),
+            ("scorer_sha256", json!(terms.scorer.sha256)),
+            ("calibration", marks(self.scorer.named_calibration())?),
             ("max_tokens", json!(self.max_tokens)),
             ("depth", json!(terms.setup.depth)),
         ];

@@ -50,7 +50,7 @@ pub(crate) fn in_steps(
     }
     let files: Vec<PathBuf> = files(raw, kind).map(|file| base.join(file)).collect();
     if kind == ReleaseKind::Weights && raw.waltz.safety_benchmarks {
-        built.stage_trouble = files.iter().find_map(|file| Gate::refuses(file));
+        built.stage_trouble = Gate::refuses(&files, &built.data_dir);
         if built.stage_trouble.is_some() {
             return Ok(built);
         }
