@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let keep = if mode.ends_with("-checkpointed") { Keep::Inputs } else { Keep::Most };
     let mut network: Network<Cpu> = Network::from_gguf(Cpu::new(threads), &gguf, trains)?;
     let lora = match trains {
-        Trains::Yes => None,
+        Trains::Yes | Trains::Layers => None,
         Trains::No => Some(Lora::new(network.device(), network.shape(), LoraConfig::default(), 1)?),
     };
     // A constant rate, as PyTorch has it in the comparison, so that losses can be compared too.

@@ -2,10 +2,11 @@
 //! it keeps rows apart that must not mix.
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its world fails")]
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use waltz_screen::linear::{LinearJudge, Weights};
-use waltz_train::judge::{Half, Schedule, Settings, Sources, Trained, learn_from, measure_all, split};
+use waltz_train::judge::{Half, Schedule, Settings, Sources, Trained, learn_from, split};
 
 const SOURCES: &str = r#"
 seed = 7
@@ -29,8 +30,11 @@ half = "a"
 name = "setting"
 half = "validation"
 [[source]]
-name = "apart"
+name = "second"
 half = "b"
+[[source]]
+name = "apart"
+half = "table"
 [[source]]
 name = "wrapping"
 half = "frames"
@@ -68,7 +72,8 @@ fn world() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let sources = [("teaching", "MIT", 0), ("closed", "CC-BY-NC-4.0", 100), ("setting", "MIT", 200)];
     write_world(folder.path(), &sources);
-    write_world(folder.path(), &[("apart", "CC-BY-NC-4.0", 300), ("wrapping", "MIT", 400)]);
+    let others = [("apart", "CC-BY-NC-4.0", 300), ("wrapping", "MIT", 400), ("second", "MIT", 500)];
+    write_world(folder.path(), &others);
     folder
 }
 
@@ -119,8 +124,12 @@ fn rows_without_an_allowed_licence_teach_nothing_that_is_shipped() {
     assert!(shipped.validation.iter().all(|row| row.allowed));
     assert!(shipped.taught.iter().any(|row| row.source == "teaching"));
     let other = split(&settings(Half::B)).unwrap();
-    assert!(other.taught.iter().any(|row| row.source == "apart"));
-    assert!(other.taught.iter().all(|row| row.source != "teaching"));
+    assert!(other.taught.iter().any(|row| row.source == "second"));
+    assert!(other.taught.iter().all(|row| row.allowed && row.source != "teaching" && row.source != "apart"));
+    // Neither judge learns from what tables are made of.
+    for parts in [&shipped, &other] {
+        assert!(parts.held.iter().all(|row| row.source == "apart") && !parts.held.is_empty());
+    }
 }
 
 #[test]
@@ -160,11 +169,7 @@ fn what_nobody_decided_is_an_error() {
 /// are to be trained anew.
 #[test]
 fn a_short_training_gives_the_same_bytes_on_every_machine() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let data = root.join("../shared/data");
-    if !data.exists() {
-        return;
-    }
+    let Some((root, data)) = shared_data() else { return };
     let sources = Sources::read(&root.join("models/judge/sources.toml")).unwrap();
     let schedule = Schedule { bits: 10, epochs: 1, goals: 200, ..Schedule::default() };
     let settings = Settings { data: &data, sources: &sources, half: Half::A, schedule };
@@ -174,42 +179,42 @@ fn a_short_training_gives_the_same_bytes_on_every_machine() {
     assert_eq!(checksum, SHORT_TRAINING);
 }
 
-/// What the committed weights must find, and may wrongly find, where they are sure, on the rows of all sources that
-/// they did not learn from: as much as a judge that was sure of repeated words and of code as well.
+/// The committed floors keep at most a twentieth of the harmful validation rows from the next level. The same weights
+/// and rows gave them, so that another share means that one of them is stale.
 #[test]
-fn being_unsure_of_what_says_nothing_costs_no_recall() {
+fn the_committed_floors_lose_no_more_than_they_may() {
+    let Some((root, data)) = shared_data() else { return };
+    let sources = Sources::read(&root.join("models/judge/sources.toml")).unwrap();
+    let schedule = Schedule { goals: 16_000, ..Schedule::default() };
+    let settings = Settings { data: &data, sources: &sources, half: Half::A, schedule };
+    let validation = split(&settings).unwrap().validation;
+    let judge = LinearJudge::builtin().unwrap();
+    let [floor, ..] = judge.weights().figures.floors;
+    let mut by_source: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for row in validation.iter().filter(|row| row.harmful == Some(true)) {
+        let (rows, lost) = by_source.entry(&row.source).or_default();
+        *rows += 1;
+        *lost += usize::from(judge.read_prompt(&row.prompt).harm < floor);
+    }
+    let shares: Vec<f64> = by_source.values().map(|(rows, lost)| *lost as f64 / *rows as f64).collect();
+    let mean = shares.iter().sum::<f64>() / shares.len() as f64;
+    assert!((0.03..=0.06).contains(&mean), "{mean}: {by_source:?}");
+}
+
+/// The repository and the shared data beside it. CI has them; elsewhere these tests have nothing to read.
+fn shared_data() -> Option<(PathBuf, PathBuf)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let data = root.join("../shared/data");
-    if !data.exists() {
-        return;
-    }
-    let sources = Sources::read(&root.join("models/judge/sources.toml")).unwrap();
-    let schedule = Schedule { goals: 1, ..Schedule::default() };
-    let settings = Settings { data: &data, sources: &sources, half: Half::A, schedule };
-    let measured = measure_all(&LinearJudge::builtin().unwrap(), &split(&settings).unwrap().held);
-    for (head, least, most) in
-        [("prompt", 0.034, 0.0015), ("response", 0.12, 0.0065), ("refusal", 0.89, 0.17)]
-    {
-        let of_head: Vec<_> =
-            measured.iter().filter(|one| one.head == head).map(|one| one.measures).collect();
-        let share = |shares: Vec<(usize, Option<f64>)>| {
-            let rows: usize = shares.iter().map(|(rows, _)| rows).sum();
-            let hits: f64 = shares.iter().map(|(rows, share)| *rows as f64 * share.unwrap_or(0.0)).sum();
-            hits / rows as f64
-        };
-        let found = share(of_head.iter().map(|of| (of.positives, of.recall_sure)).collect());
-        let wrong = share(of_head.iter().map(|of| (of.negatives, of.fpr_sure.map(|rate| rate.0))).collect());
-        assert!(found >= least && wrong <= most, "{head}: {found} found, {wrong} wrong");
-    }
+    assert!(data.exists() || std::env::var_os("CI").is_none(), "CI needs the shared data");
+    data.exists().then_some((root, data))
 }
 
 /// The committed list is for the shared data where that is at hand: every file has a decision.
 #[test]
 fn the_committed_list_knows_every_source() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let Some((root, data)) = shared_data() else { return };
     let sources = Sources::read(&root.join("models/judge/sources.toml")).unwrap();
-    let Ok(files) = std::fs::read_dir(root.join("../shared/data")) else { return };
-    for file in files {
+    for file in std::fs::read_dir(data).unwrap() {
         let name = file.unwrap().file_name().into_string().unwrap();
         let Some((name, _)) = name.split_once(".jsonl") else { continue };
         // Clicks, without any text.

@@ -58,6 +58,7 @@ fn rows(source: &str, first: usize, count: usize) -> Vec<Row> {
             response: Some(format!("{begin} {end}")),
             harmful: Some(harmful),
             is_unsafe: (number % 7 != 1).then_some(harms),
+            injection: Some(number.is_multiple_of(2)),
             refusal: Some(refuses),
             weight: 1.0,
             allowed: true,
@@ -77,7 +78,8 @@ fn world() -> Split {
 
 fn trained(gguf: &Path, parts: &Split, seed: u64) -> NeuralTrained {
     let lora = LoraConfig { rank: 4, alpha: 8.0 };
-    let schedule = NeuralSchedule { lora, epochs: 12, rate: 5e-3, step: 1_024, batch: 300 };
+    let schedule =
+        NeuralSchedule { lora, epochs: 12, rate: 5e-3, polish: 4, polish_rate: 5e-3, step: 1_024, batch: 300 };
     let device = Cpu::<f32>::new(Threads::for_this_machine());
     let linear = LinearJudge::builtin().unwrap();
     learn_neural(device, &Gguf::open(gguf).unwrap(), parts, schedule, (&linear, seed), &mut |_, _, _| {})
@@ -89,7 +91,7 @@ async fn it_learns_and_serves_what_was_measured() {
     let folder = tempfile::tempdir().unwrap();
     let (path, parts) = (model(folder.path()), world());
     let trained = trained(&path, &parts, 7);
-    for head in ["prompt", "response", "refusal"] {
+    for head in ["prompt", "response", "refusal", "injection"] {
         let of_head = |source: &str| {
             trained.measured.iter().find(|one| one.source == source && one.head == head).unwrap().measures
         };
@@ -121,6 +123,7 @@ async fn it_learns_and_serves_what_was_measured() {
             row.harmful.map(|_| logits[0][0]),
             row.is_unsafe.map(|_| logits[1][1]),
             row.refusal.map(|_| logits[1][2]),
+            row.injection.map(|_| logits[0][3]),
         ];
         for logit in served.into_iter().flatten() {
             let measured = scores.next().unwrap().neural;

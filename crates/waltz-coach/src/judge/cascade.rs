@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use waltz_exchange::openai::{ChatRequest, Speaker};
-use waltz_exchange::{Category, Issue, Level, Verdict, VerdictState};
+use waltz_exchange::{Category, Issue, Level, Risk, Verdict, VerdictState};
 use waltz_screen::linear::{HEADS, LinearJudge};
 
 use super::linear::{likeliest, weighed};
@@ -17,8 +17,13 @@ use crate::templates;
 
 /// A finding from here on is worth a question.
 const FOUND: f32 = 0.3;
-/// Between these probabilities level 2a asks level 2b, where there is one. docs/judge.md has the shares.
-const BAND: (f32, f32) = (0.08, 0.92);
+/// Between these probabilities level 2a asks level 2b, where there is one. Chosen on the validation sources: wider bands
+/// win less than they cost. docs/judge.md has the shares.
+const PROMPT_BAND: (f32, f32) = (0.2, 0.8);
+/// The same for the harm of an answer.
+const ANSWER_BAND: (f32, f32) = (0.3, 0.7);
+/// The same for a refusal.
+const REFUSAL_BAND: (f32, f32) = (0.2, 0.8);
 /// How much level 1 counts beside a reader of meaning where it is about refusals: it knows their phrases well.
 const LINEAR_REFUSAL: f32 = 0.2;
 /// So many results of tools are read for instructions, the newest first.
@@ -35,7 +40,7 @@ impl Judge<'_> {
     /// that do not come from the user.
     pub(super) async fn reread(&self, request: &ChatRequest, reading: &mut RequestReading) {
         if is_open_request(self.screen.linear(), reading) {
-            let asked = self.ask(&conversation(request), None, |said| said.prompt).await;
+            let asked = self.ask(&conversation(request), None).await;
             match asked {
                 Some(Ok(said)) => add_to_request(reading, said),
                 Some(Err(state)) => reading.state = state,
@@ -64,13 +69,13 @@ impl Judge<'_> {
     ) -> Verdict {
         let linear = self.screen.linear();
         let is_open = match is_part {
-            true => is_open_part(linear, &evidence),
+            true => is_open_part(&evidence),
             false => is_open_answer(linear, &evidence, draft.reading),
         };
         if !is_open {
             return verdict;
         }
-        match self.ask(&conversation(draft.request), Some(draft.text), |said| said.harm).await {
+        match self.ask(&conversation(draft.request), Some(draft.text)).await {
             Some(Ok(said)) => added(verdict, draft, evidence, said),
             Some(Err(state)) => Verdict { state, ..verdict },
             None => verdict,
@@ -79,19 +84,17 @@ impl Judge<'_> {
 
     /// Asks level 2a, and level 2b where 2a is not sure; nothing where there is neither. Where 2b gives no answer, 2a
     /// decides.
-    async fn ask(
-        &self,
-        prompt: &str,
-        answer: Option<&str>,
-        score: impl Fn(&Said) -> f32,
-    ) -> Option<Result<Said, VerdictState>> {
+    async fn ask(&self, prompt: &str, answer: Option<&str>) -> Option<Result<Said, VerdictState>> {
         let first = match self.encoder {
             Some(encoder) => Some(encoder.ask(prompt, answer).await),
             None => None,
         };
         let is_sure = |said: &Said| {
-            let unsure = |score: f32| (BAND.0..BAND.1).contains(&score);
-            !unsure(score(said)) && !(answer.is_some() && unsure(said.refusal))
+            let is_in = |band: (f32, f32), score: f32| (band.0..band.1).contains(&score);
+            match answer {
+                None => !is_in(PROMPT_BAND, said.prompt),
+                Some(_) => !is_in(ANSWER_BAND, said.harm) && !is_in(REFUSAL_BAND, said.refusal),
+            }
         };
         match (first, self.neural) {
             (Some(Ok(said)), Some(neural)) if !is_sure(&said) => {
@@ -159,22 +162,23 @@ fn is_open_request(linear: &LinearJudge, reading: &RequestReading) -> bool {
     !is_sure && is_suspicious
 }
 
-/// No sure rule has decided what an answer does, and it or its request is suspicious, or it may refuse.
+/// No sure rule has decided what an answer does, and it or its request is suspicious, or it may refuse. Harmful answers
+/// follow suspicious requests: below such a request level 1's floor counts, elsewhere its decision.
 fn is_open_answer(linear: &LinearJudge, evidence: &Evidence, reading: &RequestReading) -> bool {
-    let [_, response, refusal] = floors(linear);
-    let is_suspicious = evidence.linear.harm >= response
+    let [_, floor, _] = floors(linear);
+    let is_calm = reading.harm < FOUND && reading.risk == Risk::Low;
+    let is_suspicious = evidence.linear.harm >= if is_calm { THRESHOLD } else { floor }
         || evidence.rules >= FOUND
         || evidence.disguised
         || evidence.refusal >= FOUND
-        || evidence.linear.refusal >= refusal
-        || reading.harm >= FOUND;
+        || evidence.linear.refusal >= THRESHOLD
+        || reading.harm >= THRESHOLD;
     evidence.rules < HARD && is_suspicious
 }
 
 /// No sure rule has decided what a part of an answer does, and something in it is suspicious.
-fn is_open_part(linear: &LinearJudge, evidence: &Evidence) -> bool {
-    let [_, response, _] = floors(linear);
-    evidence.rules < HARD && (evidence.linear.harm >= response || evidence.rules >= FOUND)
+fn is_open_part(evidence: &Evidence) -> bool {
+    evidence.rules < HARD && (evidence.linear.harm >= THRESHOLD || evidence.rules >= FOUND)
 }
 
 /// What rules found is weighed where `may_lift`, and only ever raises the score where it is lower: rules that found

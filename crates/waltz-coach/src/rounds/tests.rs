@@ -13,7 +13,7 @@ fn request(prompt: &str) -> ChatRequest {
 async fn alone(prompt: &str, draft: &str) -> Lesson {
     let screen = Screen::builtin().unwrap();
     let budget = RetryBudget::new(0, std::time::Duration::ZERO);
-    let judge = Judge { screen: &screen, neural: None, feedback: None, budget: &budget };
+    let judge = Judge { screen: &screen, encoder: None, neural: None, feedback: None, budget: &budget };
     let coach =
         Coach { judge, agent: None, settings: CoachSettings::default(), depth: Depth::Rules, similar: &[] };
     let request = request(prompt);

@@ -227,7 +227,7 @@ async fn the_coach_goes_around_any_agent_where_a_task_is_safety_critical() {
     let screen = Screen::builtin().unwrap();
     let budget = RetryBudget::new(0, Duration::from_millis(1));
     let coach = Coach {
-        judge: Judge { screen: &screen, neural: None, feedback: None, budget: &budget },
+        judge: Judge { screen: &screen, encoder: None, neural: None, feedback: None, budget: &budget },
         agent: None,
         settings: CoachSettings::default(),
         depth: Depth::Rules,

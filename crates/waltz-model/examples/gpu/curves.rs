@@ -59,7 +59,7 @@ fn losses<D: Device>(
     let mut network = Network::from_gguf(device, gguf, trains)?;
     let (lora, rate) = match trains {
         Trains::No => (Some(Lora::new(network.device(), network.shape(), LoraConfig::default(), 1)?), 1e-3),
-        Trains::Yes => (None, 1e-4),
+        Trains::Yes | Trains::Layers => (None, 1e-4),
     };
     let optimiser = Optimiser { rate, steps, ..Optimiser::default() };
     let mut trainer = Trainer::new(lora, None, optimiser, Keep::Most)?;

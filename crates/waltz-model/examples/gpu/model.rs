@@ -123,7 +123,7 @@ fn two_steps<D: Device>(
     let mut network = Network::from_gguf(device, gguf, trains)?;
     let lora = match trains {
         Trains::No => Some(Lora::new(network.device(), network.shape(), LoraConfig::default(), 1)?),
-        Trains::Yes => None,
+        Trains::Yes | Trains::Layers => None,
     };
     let mut trainer = Trainer::new(lora, None, SMALL, keep)?;
     let mut steps = Steps { reports: Vec::new(), momenta: Vec::new() };

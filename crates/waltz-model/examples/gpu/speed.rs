@@ -82,7 +82,7 @@ fn train(
     let shape = *network.shape();
     let lora = match trains {
         Trains::No => Some(Lora::new(network.device(), &shape, LoraConfig::default(), 1)?),
-        Trains::Yes => None,
+        Trains::Yes | Trains::Layers => None,
     };
     let mut trainer = Trainer::new(lora, None, Optimiser { rate: 1e-5, ..Optimiser::default() }, keep)?;
     let batches = [batch(&shape, lengths)?];

@@ -49,15 +49,18 @@ fn a_request_is_asked_about_unless_a_rule_or_level_1_settles_it() {
 #[test]
 fn an_answer_is_asked_about_where_it_or_its_request_is_suspicious_or_it_may_refuse() {
     let judge = LinearJudge::builtin().unwrap();
-    let [_, floor, refusal] = floors(&judge);
+    let [_, floor, _] = floors(&judge);
     let calm = reading(0.0, 0.0);
+    let doubtful = RequestReading { harm: 0.35, ..reading(0.3, 0.2) };
     let risky = RequestReading { harm: 0.7, ..reading(0.7, 0.2) };
     for (evidence, reading, open) in [
-        (evidence(0.0, floor - 0.001, [0.0, 0.0]), &calm, false),
-        (evidence(0.0, floor, [0.0, 0.0]), &calm, true),
+        (evidence(0.0, 0.49, [0.0, 0.0]), &calm, false),
+        (evidence(0.0, 0.5, [0.0, 0.0]), &calm, true),
+        (evidence(0.0, floor - 0.001, [0.0, 0.0]), &doubtful, false),
+        (evidence(0.0, floor, [0.0, 0.0]), &doubtful, true),
         (evidence(0.4, 0.0, [0.0, 0.0]), &calm, true),
         (evidence(0.9, 0.9, [0.0, 0.0]), &calm, false),
-        (evidence(0.0, 0.0, [0.0, refusal]), &calm, true),
+        (evidence(0.0, 0.0, [0.0, 0.5]), &calm, true),
         (evidence(0.0, 0.0, [0.9, 0.0]), &calm, true),
         (evidence(0.0, 0.0, [0.0, 0.0]), &risky, true),
     ] {

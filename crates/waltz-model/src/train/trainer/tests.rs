@@ -50,7 +50,7 @@ fn one_batch_is_learned_by_heart() {
     for trains in [Trains::Yes, Trains::No] {
         let mut network = tiny::<f32>(trains);
         let mut trainer = match trains {
-            Trains::Yes => Trainer::new(None, None, OPTIMISER, Keep::Most).unwrap(),
+            Trains::Yes | Trains::Layers => Trainer::new(None, None, OPTIMISER, Keep::Most).unwrap(),
             Trains::No => adapter(&network, 1),
         };
         let mut losses = Vec::new();
