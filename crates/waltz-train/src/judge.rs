@@ -66,8 +66,9 @@ pub struct Measured {
 
 /// The heads that decide: name, and the share of positives in the traffic that scores are calibrated for.
 const HEADS: [(&str, f64); 4] = [("prompt", 0.5), ("response", 0.4), ("refusal", 0.5), ("injection", 0.5)];
-/// The heads of level 1: its columns, in the order of [`HEADS`].
-const COLUMNS: [usize; 3] = [PROMPT, RESPONSE, REFUSAL];
+/// The heads of level 1: its columns, in the order of [`HEADS`], and their shares of positives. They are those of ordinary
+/// traffic: a text without telling words, of which it knows nothing, must not look like a find.
+const LINEAR: [(usize, f64); 3] = [(PROMPT, 0.3), (RESPONSE, 0.3), (REFUSAL, 0.2)];
 /// The share of the validation sources' positives that level 1 may keep from the next level.
 const LOST: f64 = 0.05;
 /// The logit of three quarters.
@@ -167,9 +168,9 @@ fn raw_scores(judge: &LinearJudge, row: &Row) -> Scores {
 fn calibrated(mut weights: Weights, held: &[Row]) -> Result<Weights, Error> {
     let judge = LinearJudge::new(weights.clone());
     let raw: Vec<Scores> = held.iter().map(|row| raw_scores(&judge, row)).collect();
-    for (place, column) in COLUMNS.into_iter().enumerate() {
+    for (place, (column, prior)) in LINEAR.into_iter().enumerate() {
         let samples = samples(held, &raw, place)?;
-        let fit = calibrate::fit(&samples, HEADS[place].1);
+        let fit = calibrate::fit(&samples, prior);
         let at = |logits: f64| (fit.zero + logits * fit.step) as f32;
         weights.figures.edges[column] = Edges { low: at(-LN_3), decision: at(0.0), high: at(LN_3) };
         weights.figures.floors[place] = calibrate::floor(&samples, fit, LOST) as f32;

@@ -78,8 +78,15 @@ fn world() -> Split {
 
 fn trained(gguf: &Path, parts: &Split, seed: u64) -> NeuralTrained {
     let lora = LoraConfig { rank: 4, alpha: 8.0 };
-    let schedule =
-        NeuralSchedule { lora, epochs: 12, rate: 5e-3, polish: 4, polish_rate: 5e-3, step: 1_024, batch: 300 };
+    let schedule = NeuralSchedule {
+        lora,
+        epochs: 12,
+        rate: 5e-3,
+        polish: 4,
+        polish_rate: 5e-3,
+        step: 1_024,
+        batch: 300,
+    };
     let device = Cpu::<f32>::new(Threads::for_this_machine());
     let linear = LinearJudge::builtin().unwrap();
     learn_neural(device, &Gguf::open(gguf).unwrap(), parts, schedule, (&linear, seed), &mut |_, _, _| {})

@@ -40,8 +40,7 @@ impl Judge<'_> {
     /// that do not come from the user.
     pub(super) async fn reread(&self, request: &ChatRequest, reading: &mut RequestReading) {
         if is_open_request(self.screen.linear(), reading) {
-            let asked = self.ask(&conversation(request), None).await;
-            match asked {
+            match self.ask_request(request).await {
                 Some(Ok(said)) => add_to_request(reading, said),
                 Some(Err(state)) => reading.state = state,
                 None => {}
@@ -80,6 +79,19 @@ impl Judge<'_> {
             Some(Err(state)) => Verdict { state, ..verdict },
             None => verdict,
         }
+    }
+
+    /// Asks about the current turn, and about the conversation where there is more of it. Both count alike: a harm that is
+    /// asked for in pieces shows in the whole, and an earlier turn that was turned down must not condemn a harmless one.
+    async fn ask_request(&self, request: &ChatRequest) -> Option<Result<Said, VerdictState>> {
+        let current = super::request::asked(&request.texts(), request.turn_start());
+        let alone = self.ask(&current, None).await?;
+        let whole = conversation(request);
+        if whole == current {
+            return Some(alone);
+        }
+        let together = self.ask(&whole, None).await?;
+        Some(alone.and_then(|alone| Ok(alone.and(together?))))
     }
 
     /// Asks level 2a, and level 2b where 2a is not sure; nothing where there is neither. Where 2b gives no answer, 2a
@@ -171,7 +183,7 @@ fn is_open_answer(linear: &LinearJudge, evidence: &Evidence, reading: &RequestRe
         || evidence.rules >= FOUND
         || evidence.disguised
         || evidence.refusal >= FOUND
-        || evidence.linear.refusal >= THRESHOLD
+        || evidence.linear.refusal >= FOUND
         || reading.harm >= THRESHOLD;
     evidence.rules < HARD && is_suspicious
 }

@@ -209,7 +209,7 @@ fn teach_judge(model: &Tiny, path: &Path, answers: &[(&str, &str, [f32; 3])]) {
         answers.iter().map(|(prompt, answer, _)| turns.answer(&tokenizer, prompt, answer).tokens).collect();
     let examples: Vec<Example> = tokens.iter().map(|tokens| Example::text(tokens)).collect();
     // All of them are one batch.
-    let labels: Vec<f32> = answers.iter().flat_map(|(_, _, labels)| *labels).collect();
+    let labels: Vec<f32> = answers.iter().flat_map(|(_, _, [a, b, c])| [*a, *b, *c, f32::NAN]).collect();
     let batches = pack(&examples, 100_000).unwrap();
     let mut network = Network::from_gguf(Cpu::<f32>::new(Threads::new(2)), &gguf, Trains::No).unwrap();
     let lora = Lora::new(network.device(), network.shape(), LoraConfig::default(), 1).unwrap();

@@ -60,7 +60,7 @@ fn an_answer_is_asked_about_where_it_or_its_request_is_suspicious_or_it_may_refu
         (evidence(0.0, floor, [0.0, 0.0]), &doubtful, true),
         (evidence(0.4, 0.0, [0.0, 0.0]), &calm, true),
         (evidence(0.9, 0.9, [0.0, 0.0]), &calm, false),
-        (evidence(0.0, 0.0, [0.0, 0.5]), &calm, true),
+        (evidence(0.0, 0.0, [0.0, FOUND]), &calm, true),
         (evidence(0.0, 0.0, [0.9, 0.0]), &calm, true),
         (evidence(0.0, 0.0, [0.0, 0.0]), &risky, true),
     ] {

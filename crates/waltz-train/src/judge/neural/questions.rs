@@ -27,7 +27,7 @@ pub(in super::super) type Read<'a> = dyn Fn(&str, Option<&str>) -> Vec<u32> + 'a
 
 /// What a row that was made counts beside one that people wrote: a language model knows words already, and learns a frame
 /// from a few examples of it.
-const MADE: f32 = 0.1;
+const MADE: f32 = 0.25;
 /// No question is drawn more often in one epoch.
 const MOST_DRAWN: f32 = 3.0;
 
