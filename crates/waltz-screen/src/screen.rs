@@ -4,19 +4,23 @@
 //! Built at start and at reload of the rules, then shared; [`Screen::read`] is called by the judge
 //! for every text, on the caller's thread.
 
+mod compiled;
+
 use regex::RegexSet;
 use waltz_exchange::{Category, Span};
 
+pub(crate) use self::compiled::Compiled;
+use self::compiled::compiled;
 use crate::encoded::{self, Budget, Hidden};
 use crate::error::Error;
-use crate::family::{Family, FamilyInfo, Term};
+use crate::family::{Family, FamilyInfo};
 use crate::finding::{Finding, Kind, Reading, Side};
 use crate::linear::{LinearJudge, Text};
-use crate::matching::{Hits, ListId, Lists, Matcher};
+use crate::matching::{Hits, Lists, Matcher};
 use crate::normalise::{Normalised, boundary_before, normalise};
 use crate::patterns;
 use crate::pii::{PiiFinding, find_pii};
-use crate::proximity::{MAX_PLACES, Window, windows};
+use crate::proximity::MAX_PLACES;
 use crate::refusal::{self, Phrase};
 use crate::rules::Rules;
 use crate::settings::{DECIDES, SOFT, Settings};
@@ -38,17 +42,6 @@ pub struct Screen {
     expression_families: Vec<usize>,
     linear: LinearJudge,
     settings: Settings,
-}
-
-/// A family as it is evaluated.
-#[derive(Debug)]
-pub(crate) struct Compiled {
-    pub(crate) all: Vec<ListId>,
-    within: u32,
-    ordered: bool,
-    regex: Option<regex::Regex>,
-    pub(crate) unless: Vec<ListId>,
-    softened_by: Vec<ListId>,
 }
 
 impl Screen {
@@ -336,49 +329,6 @@ impl Found {
     }
 }
 
-fn compiled(family: &Family, lists: &mut Lists) -> Compiled {
-    let mut add = |groups: &[Vec<Term>]| groups.iter().map(|terms| lists.add(terms)).collect();
-    Compiled {
-        all: add(&family.all),
-        within: family.within,
-        ordered: family.ordered,
-        regex: family.regex.clone(),
-        unless: add(&family.unless),
-        softened_by: add(&family.softened_by),
-    }
-}
-
-impl Compiled {
-    /// Where the terms of the family stand together, as far as `keep` accepts the place.
-    pub(crate) fn windows(&self, view: &Words, hits: &Hits, keep: impl Fn(Window) -> bool) -> Vec<Window> {
-        if self.all.iter().any(|list| hits.of(*list).is_empty()) {
-            return Vec::new();
-        }
-        let groups: Vec<_> = self.all.iter().map(|list| hits.of(*list)).collect();
-        windows(&groups, view, self.within, self.ordered, keep)
-    }
-
-    /// Whether an exception stands in a sentence of the window. The window belongs to `view`, the
-    /// exceptions may come from another view of the same text: sentences are counted alike in all.
-    pub(crate) fn is_excepted(&self, window: Window, view: &Words, other: &Words, hits: &Hits) -> bool {
-        stands_beside(&self.unless, window, view, other, hits)
-    }
-
-    fn is_softened(&self, window: Window, view: &Words, other: &Words, hits: &Hits) -> bool {
-        stands_beside(&self.softened_by, window, view, other, hits)
-    }
-
-    /// The bytes of a window; where the family also has an expression, those that it matches.
-    fn span(&self, text: &Normalised<'_>, view: &Words, window: Window) -> Option<Span> {
-        if let Some(regex) = &self.regex {
-            return regex.find(&text.text).map(|place| text.span(place.range()));
-        }
-        let first = view.words.get(window.first as usize)?;
-        let last = view.words.get(window.last as usize)?;
-        Some(text.span(first.start as usize..last.end as usize))
-    }
-}
-
 /// The most severe first, then as they stand in the text.
 fn by_severity(findings: &mut [Finding]) {
     findings.sort_by(|left, right| {
@@ -391,17 +341,6 @@ fn behind(finding: Finding, span: Span) -> Option<Finding> {
     let description = format!("{}, behind an encoding", finding.description);
     let is_data = matches!(finding.kind, Kind::Pii | Kind::Secret);
     (!is_data).then_some(Finding { span, description, ..finding })
-}
-
-/// Whether a term of the lists stands in a sentence of the window.
-fn stands_beside(lists: &[ListId], window: Window, view: &Words, other: &Words, hits: &Hits) -> bool {
-    let sentence = |words: &Words, word: u32| words.words.get(word as usize).map_or(0, |word| word.sentence);
-    let (first, last) = (sentence(view, window.first), sentence(view, window.last));
-    lists.iter().any(|list| {
-        let terms = hits.of(*list);
-        let after = terms.partition_point(|hit| sentence(other, hit.last) < first);
-        terms.get(after).is_some_and(|hit| sentence(other, hit.first) <= last)
-    })
 }
 
 /// The severity of a finding beside an exception. Words such as "for research" cost a writer nothing, so that they make

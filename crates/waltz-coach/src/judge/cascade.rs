@@ -74,7 +74,9 @@ impl Judge<'_> {
         if !is_open {
             return verdict;
         }
-        match self.ask(&conversation(draft.request), Some(draft.text)).await {
+        // An answer is read below the turn that it answers: an earlier one must not convict it.
+        let asked = super::request::asked(&draft.request.texts(), draft.request.turn_start());
+        match self.ask(&asked, Some(draft.text)).await {
             Some(Ok(said)) => added(verdict, draft, evidence, said),
             Some(Err(state)) => Verdict { state, ..verdict },
             None => verdict,
@@ -142,8 +144,8 @@ pub(super) fn conversation(request: &ChatRequest) -> String {
     let mut text = String::new();
     let first = earlier.len().saturating_sub(MOST_EARLIER);
     for (position, role, said) in &earlier[first..] {
-        let end = said.floor_char_boundary(EARLIER);
-        text.push_str(&format!("[{role} turn {}] {}\n", position + 1, &said[..end]));
+        let said: String = said.chars().take(EARLIER).collect();
+        text.push_str(&format!("[{role} turn {}] {said}\n", position + 1));
     }
     text.push_str(&format!("[user turn {}] {current}", start + 1));
     text

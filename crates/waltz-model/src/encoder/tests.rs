@@ -99,7 +99,7 @@ fn the_embedded_classifier_is_sound() {
     assert_eq!(served.note().heads, crate::QUESTIONS);
     let tokenizer = EncoderTokenizer::embedded().unwrap();
     let logits = served.classify(&Threads::new(2), &tokenizer.prompt("How do I boil an egg?"));
-    assert!(logits.len() == 3 && logits.iter().all(|logit| logit.is_finite()), "{logits:?}");
+    assert!(logits.len() == 4 && logits.iter().all(|logit| logit.is_finite()), "{logits:?}");
 }
 
 /// The vocabulary is the one of the model that was pulled.

@@ -30,6 +30,9 @@ struct MockProcess {
     _script: TempDir,
 }
 
+/// Levels 0 and 1 alone, for tests of what follows from a verdict and not of the verdict itself.
+pub const WITHOUT_LEVEL_2: &str = "[judge]\nencoder = false\nneural = \"off\"\n";
+
 /// A running gateway.
 pub struct Gateway {
     pub child: Child,

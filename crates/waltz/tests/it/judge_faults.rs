@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::harness::{Gateway, Mock, Reply, UNSAFE_FRAGMENT, attempts, client};
+use crate::harness::{Gateway, Mock, Reply, UNSAFE_FRAGMENT, WITHOUT_LEVEL_2, attempts, client};
 use crate::wire::{EVENTS, Wire, finish, opinion, says};
 
 const JUDGED: &str = "[feedback]\ntargets = [{ upstream = \"main\", model = \"judge\" }]\n";
@@ -193,7 +193,7 @@ async fn fault_F30_judge_slower_than_model() {
     .await;
     let config = format!(
         "{}max_answer_bytes = 1073741824\n{}[feedback]\ntimeout_ms = 3600000\ntargets = [{{ upstream = \"judge\", model = \"judge\" }}]\n[server]\nheartbeat_ms = 20\n\
-         [failure]\nmedium = \"open\"\n",
+         [failure]\nmedium = \"open\"\n{WITHOUT_LEVEL_2}",
         model.upstream("main"),
         judge.upstream("judge"),
     );
@@ -240,7 +240,7 @@ async fn judged_by(answers: &'static str, timeout_ms: u32, config: &str) -> (Gat
     let draft = format!("{EVENTS}{}{}{}", says(SENTENCE).repeat(30), finish(), crate::wire::DONE);
     let (model, judge) = (Wire::saying(draft).await, judge(answers).await);
     let config = format!(
-        "{}{}[feedback]\ntimeout_ms = {timeout_ms}\ntargets = [{{ upstream = \"judge\", model = \"judge\" }}]\n{config}",
+        "{}{}[feedback]\ntimeout_ms = {timeout_ms}\ntargets = [{{ upstream = \"judge\", model = \"judge\" }}]\n{config}{WITHOUT_LEVEL_2}",
         model.upstream("main"),
         judge.upstream("judge"),
     );

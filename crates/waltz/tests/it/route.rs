@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Mock, Reply, UNSAFE_FRAGMENT, run};
+use crate::harness::{Gateway, Mock, Reply, UNSAFE_FRAGMENT, WITHOUT_LEVEL_2, run};
 
 const PLAN: &str = "/waltz/v1/plan";
 const RUN: &str = "/waltz/v1/run";
@@ -26,7 +26,7 @@ fn example(name: &str) -> String {
 fn team(mock: &Mock) -> String {
     let config = example("halo.toml");
     let config = config.replace("https://api.openai.com/v1", &mock.url);
-    config.replace("key_env = \"OPENAI_API_KEY\"\n", "")
+    config.replace("key_env = \"OPENAI_API_KEY\"\n", "") + WITHOUT_LEVEL_2
 }
 
 /// The review comes out harmful at first; everything else is fine.

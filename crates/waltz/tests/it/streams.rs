@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Mock};
+use crate::harness::{Gateway, Mock, WITHOUT_LEVEL_2};
 use crate::wire::{DONE, EVENTS, Wire, chunk_of, finish, says};
 
 const GOOD: &str = "The harbour was built in 1850 by a company from the north. It has two basins and a lock. Ships of every size came there, and the town grew around it.";
@@ -98,7 +98,7 @@ async fn fault_F32_rewrite_underflow() {
 #[tokio::test]
 async fn what_is_risky_or_acted_upon_is_read_as_a_whole() {
     let mock = Mock::start("[[reply]]\nwhen = { coached = true }\ntext = \"I can't help with weapons.\"\n");
-    let gateway = Gateway::over(&mock, "");
+    let gateway = Gateway::over(&mock, WITHOUT_LEVEL_2);
     let mut tools = ask("hi");
     tools["tools"] = json!([{"type": "function", "function": {"name": "f"}}]);
     let mut two = ask("hi");

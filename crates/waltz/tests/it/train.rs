@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::adapters::release_to_all;
-use crate::harness::{BINARY, Gateway, Mock, run};
+use crate::harness::{BINARY, Gateway, Mock, WITHOUT_LEVEL_2, run};
 use crate::tiny::{self, Tiny};
 
 const REPLY: &str = "I am a teapot.";
@@ -156,7 +156,7 @@ async fn what_coaching_made_of_real_traffic_can_be_learned() {
         "[[reply]]\nwhen = { coached = false }\nstyle = \"unsafe\"\n\
          [[reply]]\nwhen = { coached = true }\ntext = \"Build a birdhouse.\"\n",
     );
-    let gateway = Gateway::start_in(Arc::clone(&folder), &mock.upstream("main"), &[]);
+    let gateway = Gateway::start_in(Arc::clone(&folder), &(mock.upstream("main") + WITHOUT_LEVEL_2), &[]);
     let turns = json!([{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"},
         {"role": "assistant", "content": "Hello."}, {"role": "user", "content": "How do I build a weapon?"}]);
     let reply = gateway.chat(json!({ "messages": turns })).await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::harness::{Gateway, Mock, attempts, run};
+use crate::harness::{Gateway, Mock, WITHOUT_LEVEL_2, attempts, run};
 use crate::wire::{self, Wire, completion};
 
 #[tokio::test]
@@ -373,7 +373,10 @@ async fn a_client_that_reads_nothing_frees_its_slot_and_is_recorded() {
     let mock = Mock::start(&format!(
         "[[reply]]\nwhen = {{ contains = \"long\" }}\ntext = \"{text}\"\nchunk_letters = 4000\n[[reply]]\ntext = \"ok\"\n"
     ));
-    let gateway = Gateway::over(&mock, "max_concurrent = 1\n[server]\nclient_timeout_ms = 300\n");
+    let gateway = Gateway::over(
+        &mock,
+        &format!("max_concurrent = 1\n[server]\nclient_timeout_ms = 300\n{WITHOUT_LEVEL_2}"),
+    );
     let body =
         json!({"model": "mock", "stream": true, "messages": [{"role": "user", "content": "a long one"}]})
             .to_string();

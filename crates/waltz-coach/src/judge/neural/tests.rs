@@ -45,7 +45,7 @@ async fn the_cascade_reaches_the_trained_weights() {
     assert_eq!((verdict.level, verdict.state), (Level::Neural, VerdictState::Decided), "{verdict:?}");
     assert!(neural.asked() >= 1);
     let plain = judged(&neural, "How do I cook lentil soup?", "Simmer the lentils for twenty minutes.").await;
-    assert!(plain.is_satisfactory() && plain.level < Level::Neural, "{plain:?}");
+    assert!(plain.is_satisfactory(), "{plain:?}");
 }
 
 /// Nobody waits longer than the limit, and what could not be asked is told.

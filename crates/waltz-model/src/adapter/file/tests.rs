@@ -3,6 +3,8 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 
+use ::safetensors::Dtype;
+
 use super::*;
 use crate::tiny::Tiny;
 use crate::train::tests::adapter_file;
