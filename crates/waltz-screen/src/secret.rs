@@ -211,6 +211,8 @@ pub(crate) fn find(text: &str, found: &mut Vec<PiiFinding>) {
 pub(crate) struct Secret {
     /// The beginning of the unbroken run in which the text ends, as far as a sign can be long.
     run: String,
+    /// Letters of that run.
+    length: usize,
 }
 
 impl Secret {
@@ -228,9 +230,18 @@ impl Secret {
                 }));
         if !goes_on {
             self.run.clear();
-        } else if self.run.len() < LONGEST_RUN_SIGN {
+            self.length = 0;
+            return;
+        }
+        self.length += 1;
+        if self.run.len() < LONGEST_RUN_SIGN {
             self.run.push(read);
         }
+    }
+
+    /// Letters of the unbroken run in which the text ends.
+    pub(crate) fn length(&self) -> usize {
+        self.length
     }
 
     /// Whether the end of the text may lie inside a secret, or inside the sign of one.

@@ -63,6 +63,8 @@ pub struct Window {
     past: String,
     /// Whether a secret may have begun. It may stand in several windows, so that no release forgets it.
     secret: Secret,
+    /// Only who reads all of the text can tell: nothing is looked at any more, however much comes.
+    never: bool,
 }
 
 impl Window {
@@ -76,6 +78,7 @@ impl Window {
             released: String::new(),
             past: String::new(),
             secret: Secret::default(),
+            never: false,
         }
     }
 
@@ -92,6 +95,16 @@ impl Window {
     /// Takes the next text. The window should be judged when a sentence has ended in it, or it is long enough without
     /// one. A sentence that has only begun goes along; it was judged too.
     pub fn push(&mut self, text: &str) -> Due {
+        if self.never {
+            self.held.push_str(text);
+            return Due::Never;
+        }
+        let due = self.gather(text);
+        self.never = due == Due::Never;
+        due
+    }
+
+    fn gather(&mut self, text: &str) -> Due {
         let mut before = self.held.chars().next_back();
         for letter in text.chars() {
             self.letters += 1;
@@ -106,8 +119,9 @@ impl Window {
         }
         self.held.push_str(text);
         if self.secret.may_have_begun() {
-            // It is known for a secret by its end alone.
-            return if self.held.len() < MAX_KEY_BYTES { Due::Later } else { Due::Never };
+            // It is known for a secret by its end alone. Only its own length counts: a window can be long because the judge
+            // was slower than the model.
+            return if self.secret.length() < MAX_KEY_BYTES { Due::Later } else { Due::Never };
         }
         if self.past.len() > overlap::LONGEST {
             return Due::Never;

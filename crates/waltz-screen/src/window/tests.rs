@@ -266,3 +266,15 @@ proptest! {
         prop_assert!(released.is_some_and(|released| released.len() <= GOOD.len() * before + lead.len()), "{text}");
     }
 }
+
+/// A judge that is slower than the model lets windows grow; an ordinary word that begins like a secret then only waits for
+/// its end.
+#[test]
+fn a_long_window_that_ends_in_the_middle_of_a_word_only_waits() {
+    let mut window = Window::new(Pace::Sentence);
+    let text = "A harmless sentence about the old harbour and its many ships. ".repeat(400);
+    assert_eq!(window.push(&format!("{text}s")), Due::Later);
+    assert_eq!(window.push("hips sail. And on they go. "), Due::Now);
+    assert_eq!(window.push(&format!("sk-{}", "a".repeat(MAX_KEY_BYTES))), Due::Never);
+    assert_eq!(window.push(" "), Due::Never, "what nobody could tell stays so");
+}
