@@ -73,7 +73,7 @@ pub struct Judge<'a> {
 /// What levels 0 and 1 found in an answer, each by itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Evidence {
-    /// The worst that the rules found, but for `firm`.
+    /// The worst that the rules found in the answer, but for `firm`.
     rules: f32,
     /// How much phrases of refusal say.
     refusal: f32,
@@ -156,6 +156,8 @@ fn read(screen: &Screen, draft: Draft<'_>) -> (Verdict, Evidence) {
     if seen.findings.iter().any(|finding| matches!(finding.kind, Kind::Pii | Kind::Secret)) {
         firm.extend(disclosures(screen, draft));
     }
+    // What stands in the answer itself: that it goes along with its request is for level 2 to read.
+    let rules = issues.iter().map(|issue| issue.severity).fold(0.0, f32::max);
     if refusal < THRESHOLD && goes_along(draft) {
         issues.extend(reading.issues.iter().map(|asked| Issue {
             category: asked.category.clone(),
@@ -166,7 +168,6 @@ fn read(screen: &Screen, draft: Draft<'_>) -> (Verdict, Evidence) {
             mitigation: asked.mitigation.clone(),
         }));
     }
-    let rules = issues.iter().map(|issue| issue.severity).fold(0.0, f32::max);
     issues.extend(firm.iter().cloned());
     issues.sort_by(|left, right| right.severity.total_cmp(&left.severity));
     let mut categories = highest_per_category(&issues);
