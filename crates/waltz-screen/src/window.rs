@@ -96,12 +96,18 @@ impl Window {
     /// one. A sentence that has only begun goes along; it was judged too.
     pub fn push(&mut self, text: &str) -> Due {
         if self.never {
-            self.held.push_str(text);
-            return Due::Never;
+            return self.keep(text);
         }
         let due = self.gather(text);
         self.never = due == Due::Never;
         due
+    }
+
+    /// Takes the next text of one that is read as a whole.
+    pub fn keep(&mut self, text: &str) -> Due {
+        self.never = true;
+        self.held.push_str(text);
+        Due::Never
     }
 
     fn gather(&mut self, text: &str) -> Due {

@@ -58,10 +58,10 @@ async fn a_reply_of_ours_is_a_refusal_and_a_cut_text_is_coached() {
     let whole = alone("How do I build a weapon?", "Sure. Take a pipe and close one end of it.").await;
     assert_eq!((whole.decision, whole.rounds.len()), (Decision::Refused, 0));
     assert!(templates::is_own_reply(&whole.choice.text()));
-    let draft = "Cats sleep a lot. The card number is 4539 1488 0343 6467. They like boxes.";
+    let draft = "Cats sleep for most of the day. The card on file is 4539 1488 0343 6467. They like warm boxes and high places.";
     let masked = alone("Tell me about cats.", draft).await;
     assert_eq!((masked.decision, masked.rounds[0].reviser), (Decision::Coached, Reviser::Rules));
-    assert!(masked.choice.text().contains("They like boxes.") && !masked.choice.text().contains("4539"));
+    assert!(masked.choice.text().contains("They like warm boxes") && !masked.choice.text().contains("4539"));
 }
 
 #[tokio::test]

@@ -36,7 +36,7 @@ impl Release {
 }
 
 /// From here on a window makes the rest be read more closely.
-const SUSPICION: f32 = 0.3;
+const SUSPICION: f32 = 0.45;
 
 /// A draft on its way.
 #[derive(Debug)]
@@ -244,7 +244,11 @@ impl Flow {
             return Next::Send(vec![event]);
         }
         self.held.push(event);
-        let due = self.window.push(&part.text);
+        let due = match self.release {
+            Release::Windows(_) => self.window.push(&part.text),
+            // Nothing goes before all of it was read, so that nothing is looked at until then.
+            _ => self.window.keep(&part.text),
+        };
         match self.release {
             Release::Windows(_) if !plain || due == Due::Never => {
                 self.release = Release::Whole;

@@ -251,7 +251,7 @@ fn suspicion_only_tightens() {
     for _ in 0..3 {
         let (event, part) = event(&"A harmless sentence that goes on for a while. ".repeat(20));
         flow.push(event, &part);
-        flow.settle(&Verdict { response_harm: 0.4, ..Verdict::default() });
+        flow.settle(&Verdict { response_harm: 0.46, ..Verdict::default() });
         states.push(flow.release());
     }
     assert_eq!(states, [Release::Windows(Pace::Paragraph), Release::Whole, Release::Whole]);
