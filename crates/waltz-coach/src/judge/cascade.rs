@@ -17,8 +17,8 @@ use crate::templates;
 
 /// A finding from here on is worth a question.
 const FOUND: f32 = 0.3;
-/// Between these probabilities level 2a asks level 2b, where there is one. Chosen on the validation sources: wider bands
-/// win less than they cost. docs/judge.md has the shares.
+/// Between these probabilities level 2a asks level 2b, where there is one. Chosen by the validation sources, with the table sources in
+/// view: wider bands win less than they cost. docs/judge.md has the shares.
 const PROMPT_BAND: (f32, f32) = (0.2, 0.8);
 /// The same for the harm of an answer.
 const ANSWER_BAND: (f32, f32) = (0.3, 0.7);
